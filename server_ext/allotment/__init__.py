@@ -1,0 +1,1 @@
+"""The user side of Allotment: Jupyter Server extension, notebook client and commands."""
