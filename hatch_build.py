@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hatch_jupyter_builder import npm_builder
+from hatch_jupyter_builder.utils import npm_builder
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 LABEXTENSION = "server_ext/allotment/labextension"
@@ -38,7 +38,9 @@ class LabExtensionHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             return
         package = Path(self.root, LABEXTENSION, "package.json")
         if not package.exists():
-            npm_builder(self.target_name, version, path=self.root, build_cmd="build:prod", npm=["npm"])
+            npm_builder(
+                self.target_name, version, path=self.root, build_cmd="build:prod", npm=["npm"]
+            )
         if not package.exists():
             raise FileNotFoundError(f"{package}: `npm run build:prod` did not make it")
         if self.target_name == "wheel":
