@@ -22,7 +22,14 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any, Literal
 
+from .domain.reasons import CATEGORY
+
 Language = Literal["en", "zh"]
+__all__ = [
+    "CATEGORY", "EVIDENCE", "LANGUAGES", "Language", "catalogue", "choose_language", "flavor_name",
+    "reason", "reason_parts", "say",
+]  # fmt: skip
+
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 EVIDENCE: Mapping[str, str] = {
@@ -56,22 +63,6 @@ EVIDENCE: Mapping[str, str] = {
     "by": "list", "drivers": "text_by_name", "leases": "list",
 }  # fmt: skip
 """Kind of each key of evidence that the catalogues use. Any other key is carried, never shown."""
-
-CATEGORY: Mapping[str, str] = {
-    code: category
-    for category, codes in {
-        "shape": "NoSuchFlavor TooLargeForAnyNode Fragmented MemoryTooSmall DriverTooOld "
-        "TopologyConflict NodeTainted NodeUnhealthy",
-        "quota": "CeilingReached BorrowingRefused NothingToBorrow LendLimitReached "
-        "UserLimitReached BudgetSpent NoQuota",
-        "occupied": "AllInUse WaitingForReturn HeldIdle StaleClaim UnmanagedProcess",
-        "preparing": "ImagePulling DataStaging PermissionPending EnvironmentPreparing",
-        "order": "BehindInQueue HeldForLargerRequest HeldForPriority ApprovalPending ClaimWindow",
-        "backend": "BackendUnreachable GrantsPaused Reconciling",
-    }.items()
-    for code in codes.split()
-}
-"""The category of each public reason code."""
 
 _PLACE = re.compile(r"\{([a-z_]+)(?::([a-z_]+)((?:/[^/{}]*){0,2}))?\}")
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)?")
