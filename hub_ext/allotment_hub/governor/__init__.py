@@ -1,0 +1,1 @@
+"""The shell around the rules: load, apply a command, decide, commit, answer, act, reconcile."""

@@ -1,0 +1,22 @@
+"""What can go wrong between the governor and what runs the work.
+
+::
+
+    RuntimeFault
+    ├── Unreachable    no answer, or a 5xx: try again later; nothing is known meanwhile
+    └── Refused        the backend understood and says no: trying again does not help
+"""
+
+from __future__ import annotations
+
+
+class RuntimeFault(Exception):
+    """Base of all errors of this package. The message is plain text for people."""
+
+
+class Unreachable(RuntimeFault):
+    """The backend does not answer. Says nothing about what runs there."""
+
+
+class Refused(RuntimeFault):
+    """The backend says no, and why."""
