@@ -20,7 +20,7 @@ def _missing(what: str) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("hub") and not paths.PROXY.exists():
-        _missing("configurable-http-proxy is not installed: run `npm ci`")
+        _missing("configurable-http-proxy is not installed: run `make setup`")
     if item.get_closest_marker("browser") and not paths.CHROMIUM.exists():
         _missing("Chromium is not installed: run `make test`, or apt-get install chromium")
 

@@ -16,10 +16,10 @@ def proxy_command() -> list[str]:
     Raises
     ------
     FileNotFoundError
-        When `make node_modules` has not been run.
+        When `make setup` has not been run.
     """
     if not PROXY.exists():
-        raise FileNotFoundError(f"{PROXY} is missing: run `npm ci`")
+        raise FileNotFoundError(f"{PROXY} is missing: run `make setup`")
     return [str(PROXY)]
 
 
