@@ -1,0 +1,363 @@
+"""What happens next: timers that fell due, then grants in order, until nothing changes any more.
+
+``decide`` mutates the state it is given through events; fork the state first to look ahead. It
+terminates: each pass grants, ends or moves at least one record along a declared edge, or stops.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+
+from . import quota
+from .checks import Blocked, Fit, check, interruptible_of
+from .leases import UNASSIGNED, Lease
+from .ordering import OrderKey, bucket_order
+from .reasons import reason
+from .requests import Reason, Request
+from .returns import claims_due, end_claim, make_claim, plan_return, serve_claims
+from .state import Bucket, Cell, State, lease_due, with_state
+from .timers import expire
+
+MAX_PASSES = 1000
+"""A bound on the passes of one cycle, so that a fault in a rule cannot stop the governor."""
+
+
+def decide(state: State, now: int) -> None:
+    """Bring a state to rest at ``now``."""
+    for _ in range(MAX_PASSES):
+        before = len(state.journal)
+        expire(state, now)
+        _check_claims(state, now)
+        serve_claims(state, now)
+        _settle(state, now)
+        _admit(state, now)
+        if len(state.journal) == before:
+            return
+
+
+def next_due(state: State, now: int) -> int | None:
+    """When ``decide`` has to run again if nothing happens before; None: not by time."""
+    while state.due:
+        due, lease_id = state.due[0]
+        lease = state.leases.get(lease_id)
+        if lease is not None and lease_due(lease) == due:
+            break
+        heapq.heappop(state.due)
+    times = [state.due[0][0]] if state.due else []
+    claim = claims_due(state)
+    if claim is not None:
+        times.append(claim)
+    times += [bucket.retry_at for bucket in state.queue.values() if bucket.retry_at is not None]
+    times += request_dues(state)
+    return max(now, min(times)) if times else None
+
+
+def request_dues(state: State) -> list[int]:
+    """When requests that may wait only so long come to their end."""
+    dues = []
+    limits = {
+        name: (class_.max_wait, class_.parked_for) for name, class_ in state.policy.classes.items()
+    }
+    waiting = any(limit is not None for limit, _ in limits.values())
+    for request in state.requests.values() if waiting or state.parked else ():
+        longest, parked_for = limits.get(request.class_, (None, None))
+        if request.state == "parked" and parked_for is not None:
+            dues.append(request.state_since + parked_for)
+        elif request.state == "queued" and longest is not None:
+            dues.append(request.submitted_at + longest)
+    return dues
+
+
+# -- grants ----------------------------------------------------------------------------------
+
+
+def _admit(state: State, now: int) -> None:
+    """One pass over the lines in order. A line that is blocked is looked at again only when
+    something that could change the answer has changed.
+    """
+    heap: list[tuple[OrderKey, int, Bucket]] = []
+    for number, bucket in enumerate(state.queue.values()):
+        if _may_fit(state, bucket, now):
+            heap.append((bucket_order(state, bucket, now), number, bucket))
+    heapq.heapify(heap)
+    while heap:
+        key, number, bucket = heapq.heappop(heap)
+        if not bucket.entries or bucket.key not in state.queue:
+            continue
+        fresh = bucket_order(state, bucket, now)
+        if fresh > key:
+            heapq.heappush(heap, (fresh, number, bucket))
+            continue
+        if _try(state, bucket, fresh, now) and bucket.entries:
+            heapq.heappush(heap, (bucket_order(state, bucket, now), number, bucket))
+
+
+def _epochs(state: State, bucket: Bucket) -> tuple[int, ...]:
+    stocks = state.stocks
+    return (
+        state.general_epoch if bucket.blocked is not None and _is_general(bucket.blocked) else 0,
+        *(stocks[key].epoch if key in stocks else -1 for key in bucket.stocks),
+        *(stocks[key].loans for key in bucket.stocks if key in stocks and not bucket.claimless),
+    )
+
+
+def _is_general(blocked: Reason) -> bool:
+    return blocked.code in GENERAL
+
+
+GENERAL = frozenset(
+    {
+        "UserLimitReached", "ApprovalPending", "HeldForPriority", "BudgetSpent", "NoQuota",
+        "GrantsPaused", "Reconciling", "BackendUnreachable", "CeilingReached",
+    }
+)  # fmt: skip
+
+
+def _may_fit(state: State, bucket: Bucket, now: int) -> bool:
+    if bucket.blocked is None:
+        return True
+    if bucket.retry_at is not None and bucket.retry_at <= now:
+        return True
+    if bucket.seen == _epochs(state, bucket):
+        return False
+    if bucket.blocked.code == "AllInUse" and bucket.claimless:
+        # Still less is free than is asked for, and nothing may be asked back: no other answer.
+        gpus = bucket.sample.ask.gpus
+        if all(state.stocks[k].free < gpus for k in bucket.stocks if k in state.stocks):
+            bucket.seen = _epochs(state, bucket)
+            return False
+    return True
+
+
+def _try(state: State, bucket: Bucket, order: OrderKey, now: int) -> bool:
+    """Grant the first of a line, or note what blocks it. True when it was granted."""
+    request = state.requests[bucket.entries[0][2]]
+    result = check(state, request, bucket.cells, now)
+    if isinstance(result, Fit):
+        grant(state, request, result, now, passed=_passed(state, bucket, order, result.cell, now))
+        return True
+    blocked, claimless = _ask_back(state, request, result, now)
+    previous = bucket.blocked
+    bucket.blocked = blocked
+    bucket.claimless = claimless
+    bucket.retry_at = blocked.until if blocked.code == "BudgetSpent" else None
+    bucket.seen = _epochs(state, bucket)
+    recorded = request.reasons[0].code if request.reasons else None
+    if recorded != blocked.code and (previous is None or previous.code != blocked.code):
+        noted = replace(blocked, since=now)
+        state.emit(now, "request.waiting", replace(request, reasons=(noted,)), why=blocked.code)
+    return False
+
+
+def _ask_back(state: State, request: Request, blocked: Blocked, now: int) -> tuple[Reason, bool]:
+    """Make or renew the claim of a request that its guarantee covers.
+
+    Returns the reason, and whether nothing may be asked back for it (it is beyond the guarantee).
+    """
+    if blocked.owed and blocked.cell is not None:
+        plan = plan_return(state, request, blocked.cell, blocked.shortage, now)
+        if plan is not None and plan.victims:
+            make_claim(state, request, blocked.cell, plan, now)
+            return waiting_for_return(state, request, now), False
+    if request.id in state.claims:
+        end_claim(state, request.id, now, f"cannot be served now: {blocked.reason.code}")
+    return blocked.reason, not blocked.owed
+
+
+def waiting_for_return(state: State, request: Request, now: int) -> Reason:
+    """From whom, how much and until when at the latest a request waits for."""
+    claim = state.claims[request.id]
+    back: dict[str, int] = {}
+    for lease_id in claim.victims:
+        lease = state.leases.get(lease_id)
+        if lease is not None:
+            back[lease.tenant] = back.get(lease.tenant, 0) + lease.gpus
+    return reason(
+        "WaitingForReturn", f"return:{claim.tenant}/{claim.pool}/{claim.flavor}",
+        since=claim.made_at, until=claim.until, asked=request.ask.gpus, flavor=claim.flavor,
+        tenant=request.tenant, leases=claim.victims, returns=sum(back.values()),
+        **{"from": tuple(sorted(back.items()))},
+    )  # fmt: skip
+
+
+def _passed(state: State, bucket: Bucket, order: OrderKey, cell: Cell, now: int) -> tuple[str, ...]:
+    """The requests earlier in line for the same devices that this grant goes past."""
+    key = (cell.group, cell.flavor)
+    return tuple(
+        other.entries[0][2]
+        for other in state.queue.values()
+        if other is not bucket
+        and other.blocked is not None
+        and key in other.stocks
+        and bucket_order(state, other, now) < order
+    )
+
+
+def grant(
+    state: State, request: Request, fit: Fit, now: int, passed: tuple[str, ...] = ()
+) -> Lease:
+    """Turn a fit into a lease. The grant, and what it changes for others, are one batch."""
+    class_ = state.policy.classes[request.class_]
+    watched = (
+        request.kind != "session" or request.ask.start == "always" or state.present(request, now)
+    )
+    held_until = None if watched else now + class_.claim_window
+    lease = _lease(state, request, fit, now, held_until, passed)
+    state.emit(now, "lease.granted", lease, why=fit.rule)
+    granted = with_state(
+        request, "granted", now, lease=lease.id, grants=request.grants + 1, reasons=()
+    )
+    state.emit(now, "request.granted", granted, why=fit.rule)
+    end_claim(state, request.id, now, "granted")
+    kept = state.reservations.get(request.id)
+    if kept is not None:
+        state.emit(now, "reservation.ended", replace(kept, active=False), why="granted")
+    _move_loans(state, fit.cell, now)
+    return lease
+
+
+def _lease(
+    state: State, request: Request, fit: Fit, now: int, held_until: int | None,
+    passed: tuple[str, ...],
+) -> Lease:  # fmt: skip
+    policy, cell = state.policy, fit.cell
+    class_ = policy.classes[request.class_]
+    terms = policy.terms(request.tenant, request.class_)
+    rule = policy.reclaim_rule(
+        class_=request.class_, flavor=cell.flavor, tenant=request.tenant, user=request.user
+    )
+    borrowed = bool(fit.lenders)
+    longest = max(class_.duration.max, fit.term)
+    # A guaranteed lease may be renewed up to the longest duration of its class.
+    renewals = (terms.renewals or 0) if borrowed else -(-(longest - fit.term) // max(1, fit.term))
+    protected = (terms.protected or 0) if borrowed else 0
+    return Lease(
+        id=f"{request.id}.{request.grants + 1}",
+        request=request.id,
+        fence=state.fence + 1,
+        kind=request.kind,
+        class_kind=class_.kind,
+        user=request.user,
+        tenant=request.tenant,
+        class_=request.class_,
+        pool=cell.pool,
+        flavor=cell.flavor,
+        gpus=request.ask.gpus,
+        devices=fit.devices,
+        state="granted",
+        rule=fit.rule,
+        policy_version=state.version.number,
+        granted_at=now,
+        term=fit.term,
+        term_ends_at=held_until if held_until is not None else now + class_.prepare_within,
+        interruptible=interruptible_of(state, request),
+        lenders=fit.lenders,
+        borrowed_at_grant=borrowed,
+        state_since=now,
+        renewals_left=renewals,
+        keeps_left=rule.keep.times,
+        protected=protected,
+        protected_until=now + protected,
+        notice=(terms.notice or 0) if borrowed else rule.notice,
+        stop_grace=rule.stop_grace,
+        held_until=held_until,
+        server=request.server,
+        cpus=(request.ask.cpus or 0) // request.ask.nodes,
+        memory=(request.ask.memory or 0) // request.ask.nodes,
+        priority=class_.priority,
+        passed=passed,
+        passed_why="fits where they do not" if passed else "",
+    )
+
+
+# -- settling --------------------------------------------------------------------------------
+
+
+def _settle(state: State, now: int) -> None:
+    """Where a tenant's guarantee has freed, its borrowed leases become guaranteed, oldest first;
+    where an owner uses what it had lent, the loan moves to an owner with something to spare.
+    """
+    for cell in list(state.cells.values()):
+        if not cell.borrowed:
+            continue
+        for tenant in sorted(cell.borrowed):
+            share = quota.share_of(state, cell, tenant)
+            room = share.unused - quota.claimed(state, cell, tenant)
+            if room > 0:
+                _promote(state, cell, tenant, room, now)
+        _move_loans(state, cell, now)
+
+
+def _borrowers(state: State, cell: Cell, tenant: str | None) -> list[Lease]:
+    leases = (state.leases[i] for i in state.by_cell.get((cell.pool, cell.flavor), ()))
+    chosen = [
+        lease for lease in leases if lease.lenders and (tenant is None or lease.tenant == tenant)
+    ]
+    return sorted(chosen, key=lambda lease: (lease.granted_at, lease.fence))
+
+
+def _promote(state: State, cell: Cell, tenant: str, room: int, now: int) -> None:
+    for lease in _borrowers(state, cell, tenant):
+        if room <= 0:
+            return
+        lenders, left = [], room
+        for name, amount in reversed(lease.lenders):
+            part = min(left, amount)
+            left -= part
+            if amount > part:
+                lenders.append((name, amount - part))
+        changed = replace(lease, lenders=tuple(reversed(lenders)))
+        if not changed.lenders:
+            changed = replace(changed, rule=f"guarantee:{tenant}/{cell.pool}/{cell.flavor}")
+        room = left
+        what = "lease.guaranteed" if not changed.lenders else "lease.loan_reduced"
+        state.emit(now, what, changed, why=f"the guarantee of {tenant} has freed")
+
+
+def _move_loans(state: State, cell: Cell, now: int) -> None:
+    if not cell.lent:
+        return
+    spare, excess = {}, {}
+    room = quota.unassigned(state, cell) - cell.lent.get(UNASSIGNED, 0)
+    (spare if room >= 0 else excess)[UNASSIGNED] = abs(room)
+    for name, _ in state.owners.get((cell.pool, cell.flavor), ()):
+        share = quota.share_of(state, cell, name)
+        room = share.lendable - share.lent
+        (spare if room >= 0 else excess)[name] = abs(room)
+    if not excess or not any(spare.values()):
+        return
+    for lease in reversed(_borrowers(state, cell, None)):
+        lenders = _moved(lease, excess, spare)
+        if lenders != lease.lenders:
+            changed = replace(lease, lenders=lenders)
+            state.emit(now, "lease.loan_moved", changed, why="an owner uses what it had lent")
+
+
+def _moved(
+    lease: Lease, excess: dict[str, int], spare: dict[str, int]
+) -> tuple[tuple[str, int], ...]:
+    """The lenders of a lease after moving what its lenders have lent too much; both tables are
+    brought up to date. A tenant never lends to itself.
+    """
+    amounts = dict(lease.lenders)
+    for name in list(amounts):
+        over = min(amounts[name], excess.get(name, 0))
+        for other in sorted(spare, key=lambda n: (n != UNASSIGNED, -spare[n], n)):
+            part = min(over, spare[other])
+            if part <= 0 or other in (lease.tenant, name):
+                continue
+            amounts[name] -= part
+            amounts[other] = amounts.get(other, 0) + part
+            excess[name] -= part
+            spare[other] -= part
+            over -= part
+    return tuple((name, amount) for name, amount in amounts.items() if amount)
+
+
+def _check_claims(state: State, now: int) -> None:
+    """End the claims whose request is no longer waiting, or whose devices have failed."""
+    for request_id in sorted(state.claims):
+        request = state.requests.get(request_id)
+        if request is None or request.state != "queued":
+            end_claim(state, request_id, now, "the request no longer waits")

@@ -1,0 +1,250 @@
+"""Whether one request could be granted now, and if not, what stands against it.
+
+The checks run in the order of the code below. Each names its rule; the first that fails is the
+reason in a cell. Where a request may go to several cells, the reason of the cell in which it got
+furthest is its reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import quota
+from .budget import budget_state
+from .leases import LeasedDevice
+from .placement import Want, place
+from .policy import Interruptible, WorkClass
+from .reasons import reason
+from .requests import Reason, Request
+from .state import Cell, State
+from .stock import Stock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A grant that could be made: where, on which basis, for how long."""
+
+    cell: Cell
+    devices: tuple[LeasedDevice, ...]
+    lenders: tuple[tuple[str, int], ...]
+    term: int
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """Why not. ``rank`` is how many checks were passed. ``shortage`` is what must come back of
+    what others borrow before the tenant's guarantee covers the request, ``owed`` whether it lies
+    within that guarantee: then borrowed leases may be asked back for it.
+    """
+
+    reason: Reason
+    rank: int = 0
+    cell: Cell | None = None
+    owed: bool = False
+    shortage: int = 0
+
+
+def interruptible_of(state: State, request: Request) -> Interruptible:
+    if request.ask.interruptible is not None:
+        return request.ask.interruptible
+    return state.policy.classes[request.class_].interruptible
+
+
+def declared_term(state: State, request: Request) -> int:
+    """The duration asked for, at most what the class allows."""
+    rule = state.policy.classes[request.class_].duration
+    return min(request.ask.duration or rule.default, rule.max)
+
+
+def may_borrow(state: State, request: Request, class_: WorkClass) -> bool:
+    """Whether a request may go beyond the guarantee at all: the class allows it, the request does
+    not forbid it, and the work can be interrupted within the notice.
+    """
+    return (
+        bool(class_.borrow)
+        and request.ask.borrow is not False
+        and interruptible_of(state, request) != "no"
+    )
+
+
+def check(
+    state: State, request: Request, cells: tuple[tuple[str, str], ...], now: int
+) -> Fit | Blocked:
+    """What would be decided about a queued request if it were its turn now."""
+    general = check_general(state, request, now)
+    if general is not None:
+        return Blocked(reason=general)
+    best: Blocked | None = None
+    for pool, flavor in cells:
+        result = check_cell(state, request, state.cell(pool, flavor), now)
+        if isinstance(result, Fit):
+            return result
+        if best is None or (result.owed, result.rank) > (best.owed, best.rank):
+            best = result
+    if best is None:
+        return Blocked(
+            reason=reason(
+                "NoQuota", f"tenants.{request.tenant}.quotas", tenant=request.tenant,
+                flavor=request.ask.flavor, pool=request.ask.pool,
+            )
+        )  # fmt: skip
+    return best
+
+
+def check_general(state: State, request: Request, now: int) -> Reason | None:
+    """What stands against a request wherever it would be placed."""
+    for switch, code in (("reconciling", "Reconciling"), ("paused", "GrantsPaused"),
+                         ("unreachable", "BackendUnreachable")):  # fmt: skip
+        if state.on(switch):
+            known = state.switches[switch]
+            return reason(code, switch, since=known.since, detail=known.text or None)
+    class_ = state.policy.classes.get(request.class_)
+    tenant = state.policy.tenants.get(request.tenant)
+    if class_ is None or tenant is None or tenant.disabled:
+        return reason("NoQuota", f"tenants.{request.tenant}", tenant=request.tenant)
+    if class_.approval is not None:
+        if request.approved_until is None or request.approved_until <= now:
+            return reason(
+                "ApprovalPending", f"classes.{request.class_}.approval",
+                by=class_.approval.by, **{"class": request.class_},
+            )  # fmt: skip
+        most = class_.approval.running_at_once
+        if most is not None and state.running.get(request.class_, 0) >= most:
+            return reason(
+                "HeldForPriority", f"classes.{request.class_}.approval.running_at_once",
+                running_at_once=most, **{"class": request.class_},
+            )  # fmt: skip
+    limit = tenant.limits.gpus_per_user
+    if limit is not None:
+        used = state.used_by_user.get((request.tenant, request.user), 0)
+        if used + request.ask.gpus > limit:
+            return reason(
+                "UserLimitReached", f"tenants.{request.tenant}.limits.gpus_per_user",
+                limit=limit, used=used, asked=request.ask.gpus, tenant=request.tenant,
+            )  # fmt: skip
+    return _check_budget(state, request, now)
+
+
+def _check_budget(state: State, request: Request, now: int) -> Reason | None:
+    budget = budget_state(state, request.tenant, now)
+    if budget is None or not budget.spent_up or budget.rule.when_spent != "refuse":
+        return None
+    return reason(
+        "BudgetSpent", f"tenants.{request.tenant}.budget", until=budget.renews_at,
+        tenant=request.tenant, spent=budget.spent_gpu_hours, budget=budget.rule.gpu_hours,
+        per=budget.rule.per, renews_at=budget.renews_at,
+    )  # fmt: skip
+
+
+def check_cell(state: State, request: Request, cell: Cell, now: int) -> Fit | Blocked:
+    """What stands against a request in one pool and flavor, or the grant that fits."""
+    where = f"{request.tenant}/{cell.pool}/{cell.flavor}"
+    amount = request.ask.gpus
+    share = quota.share_of(state, cell, request.tenant)
+    pending = quota.claimed(state, cell, request.tenant, request.id)
+    if share.used + pending + amount > share.ceiling:
+        return Blocked(rank=1, cell=cell, reason=reason(
+            "CeilingReached", f"ceiling:{where}", tenant=request.tenant, flavor=cell.flavor,
+            pool=cell.pool, ceiling=share.ceiling, used=share.used, asked=amount,
+        ))  # fmt: skip
+    own, beyond = quota.split(state, cell, request.tenant, amount, request.id)
+    if beyond:
+        refusal = _check_borrowing(state, request, cell, share, own, beyond, now)
+        if refusal is not None:
+            return Blocked(rank=2, cell=cell, reason=refusal)
+    shortage = max(
+        0,
+        quota.borrowed(cell) + beyond
+        - quota.lendable(state, cell, request.tenant, own, request.id),
+    )  # fmt: skip
+    if shortage and beyond:
+        return Blocked(rank=3, cell=cell, reason=_nothing(state, request, cell, where, beyond))
+    stock = state.stock(cell.pool, cell.flavor)
+    term = _term(state, request, cell, borrowed=bool(beyond))
+    devices = None
+    if stock is not None and not shortage:
+        devices = place(
+            state, stock, Want(request.ask, request.id, _ends_at(state, request, term, now))
+        )
+    if devices is None or stock is None:
+        return Blocked(
+            rank=4, cell=cell, owed=not beyond, shortage=shortage,
+            reason=_occupied(request, cell, stock),
+        )  # fmt: skip
+    lenders = quota.choose_lenders(state, cell, request.tenant, beyond) if beyond else ()
+    rule = f"borrowing:{where}" if beyond else f"guarantee:{where}"
+    return Fit(cell=cell, devices=devices, lenders=lenders, term=term, rule=rule)
+
+
+def _check_borrowing(
+    state: State, request: Request, cell: Cell, share: quota.Share, own: int, beyond: int, now: int
+) -> Reason | None:
+    class_ = state.policy.classes[request.class_]
+    note = None
+    if not class_.borrow:
+        note = f"class {request.class_} may not borrow"
+    elif request.ask.borrow is False:
+        note = "the request does not want to borrow"
+    elif interruptible_of(state, request) == "no":
+        note = "work that cannot be interrupted runs within the guarantee"
+    budget = budget_state(state, request.tenant, now)
+    if note is None and (
+        budget is not None and budget.spent_up and budget.rule.when_spent == "no-borrowing"
+    ):
+        return reason(
+            "BudgetSpent", f"tenants.{request.tenant}.budget", until=budget.renews_at,
+            tenant=request.tenant, spent=budget.spent_gpu_hours, budget=budget.rule.gpu_hours,
+            per=budget.rule.per, renews_at=budget.renews_at,
+        )  # fmt: skip
+    if note is None:
+        return None
+    return reason(
+        "BorrowingRefused", f"classes.{request.class_}.borrow", tenant=request.tenant,
+        flavor=cell.flavor, guarantee=share.guarantee, used=share.own, asked=request.ask.gpus,
+        free_guarantee=own, note=note, **{"class": request.class_},
+    )  # fmt: skip
+
+
+def _nothing(state: State, request: Request, cell: Cell, where: str, beyond: int) -> Reason:
+    """Nothing to borrow: either the owners use their guarantees, or they do not lend the rest."""
+    unused = lends = 0
+    for name, owner in state.owners.get((cell.pool, cell.flavor), ()):
+        if name != request.tenant:
+            unused += quota.share_of(state, cell, name).unused
+            lends += owner.lends
+    free = max(0, unused - quota.borrowed(cell))
+    code = "LendLimitReached" if free >= beyond else "NothingToBorrow"
+    return reason(
+        code, f"lend:{where}", tenant=request.tenant, flavor=cell.flavor, pool=cell.pool,
+        asked=beyond, lend=lends, lent=quota.borrowed(cell), free_guarantee=free,
+    )  # fmt: skip
+
+
+def _occupied(request: Request, cell: Cell, stock: Stock | None) -> Reason:
+    ask = request.ask
+    if stock is None:
+        return reason("NoSuchFlavor", "inventory", flavor=cell.flavor, pool=cell.pool)
+    if stock.free >= ask.gpus:
+        return reason(
+            "Fragmented", "placement", asked=ask.gpus, free=stock.free, flavor=cell.flavor,
+        )  # fmt: skip
+    return reason(
+        "AllInUse", "placement", asked=ask.gpus, free=stock.free, flavor=cell.flavor,
+        in_use=stock.in_service - stock.free, in_service=stock.in_service, pool=cell.pool,
+    )  # fmt: skip
+
+
+def _term(state: State, request: Request, cell: Cell, *, borrowed: bool) -> int:
+    declared = declared_term(state, request)
+    if not borrowed:
+        return declared
+    terms = state.policy.terms(request.tenant, request.class_)
+    return min(declared, terms.term or declared)
+
+
+def _ends_at(state: State, request: Request, term: int, now: int) -> int:
+    """When devices granted now are certain to be free again: claim, preparing, term and stop."""
+    class_ = state.policy.classes[request.class_]
+    window = class_.claim_window if request.kind == "session" else 0
+    return now + window + class_.prepare_within + term

@@ -1,0 +1,138 @@
+"""Guarantee, ceiling, lent, borrowed, available: arithmetic on the counters of a state.
+
+For a tenant in a cell (pool and flavor): ``used = own + borrowed``; ``own`` is what counts
+against its guarantee. What a tenant may lend is the part of its guarantee that it does not use,
+up to its lend limit. Capacity that no guarantee covers is lent by nobody's account, named
+``unassigned``. A cell is *balanced* when no more is borrowed than is lendable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .leases import UNASSIGNED
+from .state import Cell, State
+
+
+def claimed(state: State, cell: Cell, tenant: str, request: str = "") -> int:
+    """What a tenant's waiting claims will take of its guarantee; ``request`` itself left out.
+
+    Devices that come back for a claim are as good as used: nobody may borrow them meanwhile.
+    """
+    if not state.claims:
+        return 0
+    return sum(
+        claim.gpus
+        for claim in state.claims.values()
+        if claim.tenant == tenant
+        and (claim.pool, claim.flavor) == (cell.pool, cell.flavor)
+        and claim.request != request
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A tenant's side of one cell, in milli-GPUs."""
+
+    guarantee: int
+    ceiling: int
+    lend: int
+    used: int
+    borrowed: int
+    lent: int
+
+    @property
+    def own(self) -> int:
+        """The part of the use that counts against the guarantee."""
+        return self.used - self.borrowed
+
+    @property
+    def unused(self) -> int:
+        """The part of the guarantee that its owner does not use; never negative."""
+        return max(0, self.guarantee - self.own)
+
+    @property
+    def lendable(self) -> int:
+        return min(self.lend, self.unused)
+
+
+def share_of(state: State, cell: Cell, tenant: str) -> Share:
+    """A tenant's share of a cell; zeros where it has no quota."""
+    quota = state.quotas.get((tenant, cell.pool, cell.flavor))
+    return Share(
+        guarantee=quota.guarantee if quota else 0,
+        ceiling=quota.most if quota else 0,
+        lend=quota.lends if quota else 0,
+        used=cell.used.get(tenant, 0),
+        borrowed=cell.borrowed.get(tenant, 0),
+        lent=cell.lent.get(tenant, 0),
+    )
+
+
+def unassigned(state: State, cell: Cell) -> int:
+    """Capacity in service that no guarantee covers and that this cell may use: what other pools
+    on the same nodes have taken of it is off. Never negative.
+    """
+    stock = state.stock(cell.pool, cell.flavor)
+    if stock is None:
+        return 0
+    room = stock.in_service - state.covered.get((cell.group, cell.flavor), 0)
+    if room > 0 and len(state.policy.pools) > 1:
+        for pool in state.policy.pools:
+            other = state.cells.get((pool, cell.flavor))
+            if other is not None and other is not cell and other.group == cell.group:
+                room -= other.lent.get(UNASSIGNED, 0)
+    return max(0, room)
+
+
+def lendable(
+    state: State, cell: Cell, tenant: str = "", own_more: int = 0, request: str = ""
+) -> int:
+    """What all owners of a cell may have lent out at most, were ``tenant`` to use ``own_more``
+    more of its guarantee than now (for ``request``, whose own claim is not counted twice).
+    """
+    total = unassigned(state, cell)
+    for name, quota in state.owners.get((cell.pool, cell.flavor), ()):
+        unused = quota.guarantee - cell.used.get(name, 0) + cell.borrowed.get(name, 0)
+        unused -= claimed(state, cell, name, request)
+        if name == tenant:
+            unused -= own_more
+        total += max(0, min(quota.lends, unused))
+    return total
+
+
+def borrowed(cell: Cell) -> int:
+    """All that is borrowed in a cell."""
+    return sum(cell.borrowed.values())
+
+
+def split(state: State, cell: Cell, tenant: str, amount: int, request: str = "") -> tuple[int, int]:
+    """How a use of ``amount`` more divides into (own, beyond the guarantee)."""
+    unused = share_of(state, cell, tenant).unused - claimed(state, cell, tenant, request)
+    own = min(amount, max(0, unused))
+    return own, amount - own
+
+
+def choose_lenders(
+    state: State, cell: Cell, tenant: str, amount: int
+) -> tuple[tuple[str, int], ...]:
+    """Who lends ``amount``: nobody's capacity first, then the owners with the most to spare.
+
+    Spreading a loan over the largest reserves first leaves every owner the best chance to use
+    its guarantee without asking anything back. Ties go by the order of the policy.
+    """
+    spare = [(unassigned(state, cell) - cell.lent.get(UNASSIGNED, 0), 0, UNASSIGNED)]
+    rest = []
+    for rank, (name, _) in enumerate(state.owners.get((cell.pool, cell.flavor), ())):
+        share = share_of(state, cell, name)
+        room = min(share.lend, share.unused - claimed(state, cell, name)) - share.lent
+        if name != tenant:
+            rest.append((room, rank, name))
+    spare += sorted(rest, key=lambda item: (-item[0], item[1]))
+    lenders = []
+    for room, _, name in spare:
+        part = min(room, amount)
+        if part > 0:
+            lenders.append((name, part))
+            amount -= part
+    return tuple(lenders) if amount <= 0 else ()

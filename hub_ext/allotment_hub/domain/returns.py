@@ -1,0 +1,321 @@
+"""Asking borrowed leases back for a request that its tenant's guarantee covers.
+
+One claim per request: the set of leases asked back and the placement they make. The set is the
+cheapest whose end lets the request start: what ends anyway costs nothing; then leases beyond
+their protected period before those within it, lower classes first, the youngest first (the least
+work lost), and no lease whose end would not help. The placement is worked out before anybody is
+told (a claim that could not be placed asks nobody).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from .events import Claim
+from .inventory import group_of_pool
+from .leases import Lease, LeasedDevice, LeaseState, Reclaim
+from .placement import Usable, Want, node_suits, pick, usable
+from .requests import Request
+from .state import Cell, State
+from .stock import Shelf, Stock
+
+Cost = tuple[int, int, int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who would be asked back, for which placement, and when it is complete at the latest."""
+
+    victims: tuple[Lease, ...]
+    devices: tuple[LeasedDevice, ...]
+    ready_at: int
+
+
+def ends_by(lease: Lease, now: int) -> int:
+    """When a lease is gone at the latest if it is asked back now."""
+    if lease.state == "stopping":
+        return now + lease.stop_grace
+    if lease.state in ("noticed", "frozen") and lease.reclaim is not None:
+        return min(lease.reclaim.step_ends_at, lease.term_ends_at) + lease.stop_grace
+    asked = max(now, lease.protected_until)
+    return min(asked + lease.notice, max(now, lease.term_ends_at)) + lease.stop_grace
+
+
+def ends_anyway(lease: Lease) -> bool:
+    return lease.state in ("noticed", "frozen", "stopping")
+
+
+def cost(lease: Lease, now: int) -> Cost:
+    """What it costs to take a lease: smallest first."""
+    if ends_anyway(lease):
+        return (0, ends_by(lease, now), 0, 0, lease.id)
+    protected = 2 if lease.protected_until > now else 1
+    wait = ends_by(lease, now) if protected == 2 else 0
+    return (protected, wait, lease.priority, -lease.granted_at, lease.id)
+
+
+def candidates(state: State, request: Request, cell: Cell, now: int) -> list[Lease]:
+    """Leases on the same kind of device that may be taken for a request, cheapest first.
+
+    Only borrowed ones, and those that end anyway; never of work declared as not interruptible,
+    never one that another claim counts on.
+    """
+    spoken = {v for c in state.claims.values() if c.request != request.id for v in c.victims}
+    found = []
+    for pool in state.policy.pools:
+        if group_of_pool(state.policy, pool) != cell.group:
+            continue
+        for lease_id in state.by_cell.get((pool, cell.flavor), ()):
+            lease = state.leases[lease_id]
+            if lease.id in spoken:
+                continue
+            if ends_anyway(lease) or (lease.lenders and lease.interruptible != "no"):
+                found.append(lease)
+    return sorted(found, key=lambda lease: cost(lease, now))
+
+
+def plan_return(state: State, request: Request, cell: Cell, shortage: int, now: int) -> Plan | None:
+    """The cheapest return that lets a request start, or None where none would."""
+    stock = state.stock(cell.pool, cell.flavor)
+    if stock is None:
+        return None
+    offered = candidates(state, request, cell, now)
+    if not offered:
+        return None
+    # Devices come back at different times; a reservation of somebody else is kept throughout.
+    want = Want(request.ask, request.id, max(ends_by(lease, now) for lease in offered))
+    placed = _plan_devices(state, stock, want, offered, now)
+    if placed is None:
+        return None
+    victims, devices = placed
+    victims = _cover_shortage(cell, victims, offered, shortage)
+    if victims is None:
+        return None
+    ready_at = max((ends_by(lease, now) for lease in victims), default=now)
+    return Plan(tuple(victims), tuple(devices), ready_at)
+
+
+def _cover_shortage(
+    cell: Cell, victims: list[Lease], offered: Sequence[Lease], shortage: int
+) -> list[Lease] | None:
+    """Add borrowers of the cell until as much comes back as the owner lacks."""
+
+    def gives(lease: Lease) -> int:
+        # The end of a lease gives back the loan itself; its tenant's own part frees besides, but
+        # that is its tenant's again and not the claimant's.
+        return lease.borrowed if (lease.pool, lease.flavor) == (cell.pool, cell.flavor) else 0
+
+    chosen = list(victims)
+    missing = shortage - sum(gives(lease) for lease in chosen)
+    for lease in offered:
+        if missing <= 0:
+            break
+        if lease not in chosen and gives(lease) > 0:
+            chosen.append(lease)
+            missing -= gives(lease)
+    return chosen if missing <= 0 else None
+
+
+def _plan_devices(
+    state: State, stock: Stock, want: Want, offered: Sequence[Lease], now: int
+) -> tuple[list[Lease], list[LeasedDevice]] | None:
+    by_node: dict[str, list[Lease]] = {}
+    for lease in offered:
+        for node in lease.nodes:
+            by_node.setdefault(node, []).append(lease)
+    if not want.ask.same_node and want.ask.nodes == 1:
+        return _plan_anywhere(state, stock, want, offered)
+    options = []
+    for name, shelf in stock.shelves.items():
+        if not node_suits(state, shelf.node, want.ask):
+            continue
+        planned = _plan_node(state, stock, shelf, want, by_node.get(name, ()))
+        if planned is not None:
+            victims, devices = planned
+            options.append((_cost_of(victims, now), name, victims, devices))
+    options.sort(key=lambda option: option[:2])
+    if len(options) < want.ask.nodes:
+        return None
+    chosen = options[: want.ask.nodes]
+    victims = list(dict.fromkeys(lease for option in chosen for lease in option[2]))
+    return victims, [device for option in chosen for device in option[3]]
+
+
+def _cost_of(victims: Iterable[Lease], now: int) -> tuple[int, int, int, int]:
+    """Asked back at all, then when the last is gone, how much is taken, what work is lost."""
+    victims = list(victims)
+    taken = [lease for lease in victims if not ends_anyway(lease)]
+    return (
+        sum(1 for lease in taken if lease.protected_until > now),
+        sum(lease.gpus for lease in taken),
+        max((ends_by(lease, now) for lease in victims), default=now),
+        sum(now - lease.granted_at for lease in taken),
+    )
+
+
+def _plan_node(
+    state: State, stock: Stock, shelf: Shelf, want: Want, offered: Sequence[Lease]
+) -> tuple[list[Lease], list[LeasedDevice]] | None:
+    """The cheapest leases of one node whose end makes room there, and the room."""
+    check = usable(state, want)
+    taken: list[Lease] = []
+    fit = _fit(stock, shelf, want, taken, check)
+    for lease in offered:
+        if fit is not None:
+            break
+        taken.append(lease)
+        fit = _fit(stock, shelf, want, taken, check)
+    if fit is None:
+        return None
+    for lease in list(taken):
+        # No victim whose stop would not help: the dearest are looked at last and stay if needed.
+        fewer = [other for other in taken if other is not lease]
+        better = _fit(stock, shelf, want, fewer, check)
+        if better is not None:
+            taken, fit = fewer, better
+    return taken, fit
+
+
+def _fit(
+    stock: Stock, shelf: Shelf, want: Want, gone: Sequence[Lease], check: Usable
+) -> list[LeasedDevice] | None:
+    """What would fit on a node if certain leases were gone."""
+    free, part = list(shelf.free), dict(shelf.part)
+    if gone:
+        freed: dict[str, int] = {}
+        for lease in gone:
+            for device in lease.devices:
+                freed[device.uuid] = freed.get(device.uuid, 0) + device.share
+        for position, device in enumerate(shelf.devices):
+            if device.uuid in freed and device.health == "ok":
+                left = part.pop(position, 0) + freed[device.uuid]
+                if left >= stock.capacity:
+                    free.append(position)
+                else:
+                    part[position] = left
+        free.sort()
+    return pick(stock, shelf, want, free, part, check)
+
+
+def _plan_anywhere(
+    state: State, stock: Stock, want: Want, offered: Sequence[Lease]
+) -> tuple[list[Lease], list[LeasedDevice]] | None:
+    check = usable(state, want)
+    single = replace(want.ask, devices=1, gpus=want.ask.per_device)
+    one = Want(single, want.request, want.ends_at)
+
+    def room(gone: Sequence[Lease]) -> list[LeasedDevice]:
+        found: list[LeasedDevice] = []
+        for name in sorted(stock.shelves):
+            shelf = stock.shelves[name]
+            if not node_suits(state, shelf.node, want.ask):
+                continue
+            here = [lease for lease in gone if name in lease.nodes]
+            freed = {device.uuid for lease in here for device in lease.devices}
+            positions = set(shelf.free) | {
+                position
+                for position, device in enumerate(shelf.devices)
+                if device.uuid in freed and device.health == "ok"
+            }
+            for position in sorted(positions):
+                device = pick(stock, shelf, one, [position], {}, check)
+                if device is not None:
+                    found += device
+        return found
+
+    taken: list[Lease] = []
+    have = len(room(taken))
+    for lease in offered:
+        if have >= want.ask.devices:
+            break
+        taken.append(lease)
+        have += len(lease.devices)
+    if len(room(taken)) < want.ask.devices:
+        return None
+    for lease in list(taken):
+        fewer = [other for other in taken if other is not lease]
+        if len(room(fewer)) >= want.ask.devices:
+            taken = fewer
+    return taken, room(taken)[: want.ask.devices]
+
+
+def make_claim(state: State, request: Request, cell: Cell, plan: Plan, now: int) -> None:
+    """Record a claim, and tell whoever may be told now."""
+    old = state.claims.get(request.id)
+    claim = Claim(
+        request=request.id,
+        tenant=request.tenant,
+        pool=cell.pool,
+        flavor=cell.flavor,
+        gpus=request.ask.gpus,
+        victims=tuple(lease.id for lease in plan.victims),
+        devices=tuple((device.uuid, device.share) for device in plan.devices),
+        until=plan.ready_at,
+        made_at=old.made_at if old is not None else now,
+    )
+    if old is not None and replace(old, until=claim.until) == claim:
+        return
+    why = f"{request.tenant} asks for {len(claim.devices)} devices of its guarantee"
+    state.emit(now, "claim.made", claim, why=why)
+    if old is not None:
+        _undo(state, set(old.victims) - set(claim.victims), request.id, now)
+    serve_claims(state, now)
+
+
+def serve_claims(state: State, now: int) -> None:
+    """Give notice to every lease of a claim whose protected period is over."""
+    for request_id in sorted(state.claims):
+        claim = state.claims[request_id]
+        for lease_id in claim.victims:
+            lease = state.leases.get(lease_id)
+            if lease is not None and lease.state in ("preparing", "active"):
+                if lease.protected_until <= now:
+                    _notice(state, lease, claim, now)
+
+
+def claims_due(state: State) -> int | None:
+    """When the next protected period of a claim's lease ends."""
+    times = [
+        lease.protected_until
+        for claim in state.claims.values()
+        for lease in (state.leases.get(v) for v in claim.victims)
+        if lease is not None and lease.state in ("preparing", "active")
+    ]
+    return min(times, default=None)
+
+
+def _notice(state: State, lease: Lease, claim: Claim, now: int) -> None:
+    ends = min(now + lease.notice, max(now, lease.term_ends_at))
+    lenders = ", ".join(name for name, _ in lease.lenders)
+    reclaim = Reclaim(
+        trigger="return",
+        step="notice",
+        step_ends_at=ends,
+        started_at=now,
+        evidence=(f"{claim.tenant} asks for its guarantee", f"borrowed from {lenders}"),
+        for_request=claim.request,
+    )
+    noticed = replace(lease, state="noticed", state_since=now, reclaim=reclaim)
+    state.emit(now, "lease.noticed", noticed, why=f"return: {claim.tenant} asks for its guarantee")
+
+
+def end_claim(state: State, request_id: str, now: int, why: str) -> None:
+    """End a claim: who has been told and need not go any more stays."""
+    claim = state.claims.get(request_id)
+    if claim is None:
+        return
+    state.emit(now, "claim.ended", replace(claim, active=False), why=why)
+    _undo(state, set(claim.victims), request_id, now)
+
+
+def _undo(state: State, victims: set[str], request_id: str, now: int) -> None:
+    for lease_id in sorted(victims):
+        lease = state.leases.get(lease_id)
+        if lease is None or lease.state not in ("noticed", "frozen") or lease.reclaim is None:
+            continue
+        if lease.reclaim.trigger == "return" and lease.reclaim.for_request == request_id:
+            # A lease told while it was still being prepared goes back to being prepared.
+            back: LeaseState = "active" if lease.active_at is not None else "preparing"
+            undone = replace(lease, state=back, state_since=now, reclaim=None)
+            state.emit(now, "lease.kept", undone, why="the demand behind the return is gone")

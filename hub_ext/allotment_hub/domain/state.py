@@ -1,0 +1,523 @@
+"""The world that decisions read: records by id, and indices that are derived from them alone.
+
+A state changes only by :meth:`State.emit`, which applies an event and keeps it in the journal
+for whoever commits it. :meth:`State.fork` gives an independent copy for looking ahead: records
+are immutable and shared, only the indices are copied.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from .events import (
+    Claim,
+    Event,
+    Grant,
+    NodeRecord,
+    PolicyVersion,
+    Record,
+    Reservation,
+    Spent,
+    Switch,
+)  # fmt: skip
+from .inventory import Device, Node, flavor_of, group_of, group_of_pool, slot_capacity
+from .leases import Lease
+from .policy import Policy, Quota
+from .requests import Pass, Reason, Request
+from .states import LEASE_EDGES, REQUEST_EDGES, check_edge
+from .stock import Stock
+
+CellKey = tuple[str, str]
+"""(pool, flavor)."""
+
+
+class Cell:
+    """Who uses how much of one flavor in one pool, in milli-GPUs, by tenant."""
+
+    __slots__ = ("borrowed", "flavor", "group", "lent", "pool", "used")
+
+    def __init__(self, pool: str, flavor: str, group: str) -> None:
+        self.pool, self.flavor, self.group = pool, flavor, group
+        self.used: dict[str, int] = {}
+        self.borrowed: dict[str, int] = {}
+        self.lent: dict[str, int] = {}
+
+    def copy(self) -> Cell:
+        other = Cell(self.pool, self.flavor, self.group)
+        other.used = self.used.copy()
+        other.borrowed = self.borrowed.copy()
+        other.lent = self.lent.copy()
+        return other
+
+    def count(self, lease: Lease, sign: int) -> None:
+        _add(self.used, lease.tenant, sign * lease.gpus)
+        for lender, amount in lease.lenders:
+            _add(self.borrowed, lease.tenant, sign * amount)
+            _add(self.lent, lender, sign * amount)
+
+
+class Bucket:
+    """Queued requests that are alike in all that admission looks at: one line, first come first.
+
+    Because they are alike, only the first can be granted next, and what blocks it blocks all.
+    """
+
+    __slots__ = (
+        "blocked",
+        "cells",
+        "claimless",
+        "entries",
+        "key",
+        "retry_at",
+        "sample",
+        "seen",
+        "stocks",
+    )  # fmt: skip
+
+    def __init__(self, key: tuple[object, ...], sample: Request) -> None:
+        self.key = key
+        self.sample = sample
+        self.entries: list[tuple[int, int, str]] = []
+        self.cells: tuple[CellKey, ...] = ()
+        self.stocks: tuple[tuple[str, str], ...] = ()
+        self.blocked: Reason | None = None
+        self.claimless = True
+        self.seen: tuple[int, ...] = ()
+        self.retry_at: int | None = None
+
+    def copy(self) -> Bucket:
+        other = Bucket(self.key, self.sample)
+        other.entries = self.entries.copy()
+        other.cells, other.stocks = self.cells, self.stocks
+        other.blocked, other.claimless = self.blocked, self.claimless
+        other.seen, other.retry_at = self.seen, self.retry_at
+        return other
+
+
+class State:
+    """See the module. Attributes are for reading; only this class and its events write them."""
+
+    def __init__(self) -> None:
+        self.journal: list[Event] = []
+        self.version = PolicyVersion(number=0, policy=Policy(), by="", at=0)
+        self.nodes: dict[str, Node] = {}
+        self.requests: dict[str, Request] = {}
+        self.leases: dict[str, Lease] = {}
+        self.claims: dict[str, Claim] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.switches: dict[str, Switch] = {}
+        self.people: dict[str, Grant] = {}
+        self.spent: dict[tuple[str, int], int] = {}
+        self.passes: dict[str, dict[tuple[str, str], int]] = {}
+        self.presence: dict[tuple[str, str], int] = {}
+        self.sequence = 0
+        self.fence = 0
+        self.general_epoch = 0
+        self._clear_indices()
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @property
+    def policy(self) -> Policy:
+        return self.version.policy
+
+    def on(self, switch: str) -> bool:
+        known = self.switches.get(switch)
+        return known is not None and known.on
+
+    def cell(self, pool: str, flavor: str) -> Cell:
+        """The counters of a pool and flavor; made on first use."""
+        key = (pool, flavor)
+        cell = self.cells.get(key)
+        if cell is None:
+            known = pool in self.policy.pools
+            group = group_of_pool(self.policy, pool) if known else pool
+            cell = self.cells[key] = Cell(pool, flavor, group)
+        return cell
+
+    def stock(self, pool: str, flavor: str) -> Stock | None:
+        return self.stocks.get((self.cell(pool, flavor).group, flavor))
+
+    def leases_of(self, user: str, server: str | None) -> Iterator[Lease]:
+        for lease in self.leases.values():
+            if lease.user == user and lease.server == server:
+                yield lease
+
+    def present(self, request: Request, now: int) -> bool:
+        """Whether the owner has been looking at this request within the last minute and a half."""
+        seen = self.presence.get((request.user, request.id))
+        return seen is not None and now - seen <= 90_000
+
+    def passed_by(self, request_id: str) -> tuple[Pass, ...]:
+        passes = self.passes.get(request_id, {})
+        return tuple(
+            Pass(request=who, times=times, why=why) for (who, why), times in passes.items()
+        )
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def emit(
+        self, at: int, what: str, record: Record, actor: str = "governor", why: str = ""
+    ) -> None:
+        """Apply a change and keep it for the commit."""
+        event = Event(at, what, record, actor, why)
+        self.apply(event)
+        self.journal.append(event)
+
+    def take_journal(self) -> list[Event]:
+        """The events since the last call: to be committed together."""
+        taken, self.journal = self.journal, []
+        return taken
+
+    def apply(self, event: Event) -> None:
+        """Replace the record that the event carries. The only way in which a state changes."""
+        record = event.record
+        if isinstance(record, Lease):
+            self._put_lease(record)
+        elif isinstance(record, Request):
+            self._put_request(record)
+        else:
+            self._put_other(record)
+
+    def load(self, records: Iterable[Record]) -> None:
+        """Take over stored records (of live things), in any order, and build the indices once."""
+        for record in records:
+            if isinstance(record, Request):
+                self.sequence = max(self.sequence, record.sequence)
+                if record.live:
+                    self.requests[record.id] = record
+            elif isinstance(record, Lease):
+                self.fence = max(self.fence, record.fence)
+                if record.live:
+                    self.leases[record.id] = record
+            elif isinstance(record, PolicyVersion):
+                if record.number >= self.version.number:
+                    self.version = record
+            elif isinstance(record, NodeRecord):
+                self._keep_node(record)
+            else:
+                self._put_other(record)
+        self.reindex()
+
+    def _put_other(self, record: Record) -> None:
+        if isinstance(record, Claim):
+            self._keep(self.claims, record.request, record)
+            self._hold()
+        elif isinstance(record, Reservation):
+            self._keep(self.reservations, record.request, record)
+            self._hold()
+        elif isinstance(record, PolicyVersion):
+            self.version = record
+            self.reindex()
+        elif isinstance(record, NodeRecord):
+            self._keep_node(record)
+            self.reindex()
+        elif isinstance(record, Switch):
+            self.switches[record.name] = record
+            self.general_epoch += 1
+        elif isinstance(record, Grant):
+            self.people[record.id] = record
+            self.general_epoch += 1
+        elif isinstance(record, Spent):
+            self.spent[record.tenant, record.period_starts_at] = record.amount
+
+    @staticmethod
+    def _keep(table: dict[str, object], key: str, record: Claim | Reservation) -> None:
+        if record.active:
+            table[key] = record
+        else:
+            table.pop(key, None)
+
+    def _keep_node(self, record: NodeRecord) -> None:
+        if record.gone:
+            self.nodes.pop(record.node.name, None)
+        else:
+            self.nodes[record.node.name] = record.node
+
+    def _put_request(self, new: Request) -> None:
+        old = self.requests.get(new.id)
+        if old is not None:
+            check_edge(REQUEST_EDGES, f"request {new.id}", old.state, new.state)
+            if old.state == "queued":
+                if (
+                    new.state == "queued"
+                    and bucket_key(self.policy, new) == bucket_key(self.policy, old)
+                    and new.submitted_at == old.submitted_at
+                ):
+                    self.requests[new.id] = new  # the same place in the same line
+                    return
+                self._dequeue(old)
+            self.parked -= old.state == "parked"
+        self.sequence = max(self.sequence, new.sequence)
+        if new.live:
+            self.requests[new.id] = new
+            self.parked += new.state == "parked"
+            if new.state == "queued":
+                self._enqueue(new)
+        else:
+            self.requests.pop(new.id, None)
+            self.passes.pop(new.id, None)
+            self.presence.pop((new.user, new.id), None)
+
+    def _put_lease(self, new: Lease) -> None:
+        old = self.leases.get(new.id)
+        if old is not None:
+            check_edge(LEASE_EDGES, f"lease {new.id}", old.state, new.state)
+            self._count(old, -1, devices=not new.live)
+        self.fence = max(self.fence, new.fence)
+        if new.live:
+            self.leases[new.id] = new
+            self._count(new, 1, devices=old is None)
+            if old is not None and old.lenders != new.lenders:
+                self._wake(new.pool, new.flavor)
+            due = lease_due(new)
+            if due is not None:
+                heapq.heappush(self.due, (due, new.id))
+        else:
+            self.leases.pop(new.id, None)
+            self.general_epoch += 1
+        if old is None:
+            stock = self.stock(new.pool, new.flavor) if new.lenders else None
+            if stock is not None:
+                stock.loans += 1
+            for passed in new.passed:
+                passes = self.passes.setdefault(passed, {})
+                key = (new.request, new.passed_why)
+                passes[key] = passes.get(key, 0) + 1
+
+    def _count(self, lease: Lease, sign: int, *, devices: bool) -> None:
+        self.cell(lease.pool, lease.flavor).count(lease, sign)
+        key = (lease.pool, lease.flavor)
+        _add(self.used_by_user, (lease.tenant, lease.user), sign * lease.gpus)
+        _add(self.used_by_tenant, lease.tenant, sign * lease.gpus)
+        _add(self.running, lease.class_, sign)
+        members = self.by_cell.setdefault(key, {})
+        if sign > 0:
+            members[lease.id] = None
+        elif devices:
+            members.pop(lease.id, None)
+        if not devices:
+            return
+        for device in lease.devices:
+            _add(self.taken, device.uuid, sign * device.share)
+            place = self.places.get(device.uuid)
+            if place is not None:
+                node, stock_key, position = place
+                self.stocks[stock_key].change(node, position, sign * device.share)
+        for node in lease.nodes if lease.cpus or lease.memory else ():
+            cpus, memory = self.host_used.get(node, (0, 0))
+            self.host_used[node] = (cpus + sign * lease.cpus, memory + sign * lease.memory)
+
+    def _wake(self, pool: str, flavor: str) -> None:
+        """What this pool and flavor blocked may fit now: look at it again."""
+        stock = self.stock(pool, flavor)
+        if stock is not None:
+            stock.epoch += 1
+
+    # -- the queue ---------------------------------------------------------------------------
+
+    def _enqueue(self, request: Request) -> None:
+        key = bucket_key(self.policy, request)
+        bucket = self.queue.get(key)
+        if bucket is None:
+            bucket = self.queue[key] = Bucket(key, request)
+            bucket.cells = candidate_cells(self.policy, request)
+            bucket.stocks = tuple(
+                dict.fromkeys(
+                    (self.cell(pool, flavor).group, flavor) for pool, flavor in bucket.cells
+                )
+            )
+        entry = (request.submitted_at, request.sequence, request.id)
+        if not bucket.entries or entry < bucket.entries[0]:
+            bucket.blocked = None
+        insort(bucket.entries, entry)
+        _add(self.queued_by_user, (request.tenant, request.user), 1)
+
+    def _dequeue(self, request: Request) -> None:
+        key = bucket_key(self.policy, request)
+        bucket = self.queue[key]
+        entry = (request.submitted_at, request.sequence, request.id)
+        at = bisect_left(bucket.entries, entry)
+        del bucket.entries[at]
+        if not bucket.entries:
+            del self.queue[key]
+        elif at == 0:
+            bucket.blocked = None
+        _add(self.queued_by_user, (request.tenant, request.user), -1)
+
+    # -- indices -----------------------------------------------------------------------------
+
+    def _clear_indices(self) -> None:
+        self.cells: dict[CellKey, Cell] = {}
+        self.stocks: dict[tuple[str, str], Stock] = {}
+        self.places: dict[str, tuple[str, tuple[str, str], int]] = {}
+        self.taken: dict[str, int] = {}
+        self.host_used: dict[str, tuple[int, int]] = {}
+        self.by_cell: dict[CellKey, dict[str, None]] = {}
+        self.used_by_user: dict[tuple[str, str], int] = {}
+        self.used_by_tenant: dict[str, int] = {}
+        self.queued_by_user: dict[tuple[str, str], int] = {}
+        self.running: dict[str, int] = {}
+        self.queue: dict[tuple[object, ...], Bucket] = {}
+        self.due: list[tuple[int, str]] = []
+        self.quotas: dict[tuple[str, str, str], Quota] = {}
+        self.owners: dict[CellKey, list[tuple[str, Quota]]] = {}
+        self.covered: dict[tuple[str, str], int] = {}
+        for name, tenant in self.policy.tenants.items():
+            for quota in tenant.quotas:
+                self.quotas[name, quota.pool, quota.flavor] = quota
+                self.owners.setdefault((quota.pool, quota.flavor), []).append((name, quota))
+                if quota.pool in self.policy.pools:
+                    group = group_of_pool(self.policy, quota.pool)
+                    _add(self.covered, (group, quota.flavor), quota.guarantee)
+        self.parked = 0
+        self.held: dict[str, str] = {}
+        self.reserved: dict[str, tuple[str, int]] = {}
+
+    def reindex(self) -> None:
+        """Build every index anew from the records: after loading, a new policy or other nodes."""
+        epoch = self.general_epoch + 1
+        self._clear_indices()
+        self.general_epoch = epoch
+        for lease in self.leases.values():
+            for device in lease.devices:
+                _add(self.taken, device.uuid, device.share)
+        self._stock_nodes()
+        for lease in self.leases.values():
+            self._count_without_devices(lease)
+        for request in sorted(self.requests.values(), key=lambda r: r.sequence):
+            self.parked += request.state == "parked"
+            if request.state == "queued":
+                self._enqueue(request)
+        self._hold()
+
+    def _stock_nodes(self) -> None:
+        for name in sorted(self.nodes):
+            node = self.nodes[name]
+            group = group_of(self.policy, node)
+            by_flavor: dict[str, list[Device]] = {}
+            for device in node.devices:
+                flavor = flavor_of(self.policy, node, device)
+                if flavor is not None:
+                    by_flavor.setdefault(flavor, []).append(device)
+            for flavor, devices in by_flavor.items():
+                key = (group, flavor)
+                stock = self.stocks.get(key)
+                if stock is None:
+                    capacity = slot_capacity(self.policy, flavor)
+                    stock = self.stocks[key] = Stock(group, flavor, capacity)
+                for position, device in enumerate(devices):
+                    self.places[device.uuid] = (name, key, position)
+                stock.add(node, tuple(devices), self.taken)
+
+    def _count_without_devices(self, lease: Lease) -> None:
+        taken, places = self.taken, self.places
+        self.taken, self.places = {}, {}
+        self._count(lease, 1, devices=True)
+        self.taken, self.places = taken, places
+        due = lease_due(lease)
+        if due is not None:
+            heapq.heappush(self.due, (due, lease.id))
+
+    def _hold(self) -> None:
+        """Which devices are spoken for: by a claim altogether, by a reservation from a time on."""
+        self.held = {
+            uuid: claim.request for claim in self.claims.values() for uuid, _ in claim.devices
+        }
+        self.reserved = {
+            uuid: (kept.request, kept.starts_at)
+            for kept in self.reservations.values()
+            for uuid, _ in kept.devices
+        }
+        self.general_epoch += 1
+        for stock in self.stocks.values():
+            stock.epoch += 1
+
+    def fork(self) -> State:
+        """An independent copy with an empty journal: what is done to it leaves no trace here."""
+        other = State.__new__(State)
+        other.journal = []
+        for name, value in self.__dict__.items():
+            if name == "journal":
+                continue
+            if name in ("cells", "stocks", "queue"):
+                value = {key: part.copy() for key, part in value.items()}
+            elif name in ("by_cell", "passes"):
+                value = {key: dict(part) for key, part in value.items()}
+            elif isinstance(value, (dict, list)):
+                value = value.copy()
+            setattr(other, name, value)
+        return other
+
+
+def lease_due(lease: Lease) -> int | None:
+    """When the governor has to look at a lease again; None while nothing is due."""
+    if lease.state == "granted":
+        return lease.held_until if lease.held_until is not None else lease.term_ends_at
+    if lease.state == "preparing":
+        return lease.term_ends_at
+    if lease.state == "active":
+        return lease.term_ends_at - lease_notice(lease)
+    if lease.state in ("noticed", "frozen") and lease.reclaim is not None:
+        return min(lease.reclaim.step_ends_at, lease.term_ends_at)
+    return None
+
+
+def lease_notice(lease: Lease) -> int:
+    """How long before the end of its term a lease is noticed: its notice, at most half the term."""
+    return min(lease.notice, lease.term // 2)
+
+
+def bucket_key(policy: Policy, request: Request) -> tuple[object, ...]:
+    """All that admission looks at in a request, and nothing else: requests with the same key are
+    one line. The user counts only where the tenant limits users, the request itself only where
+    its class needs an approval of its own.
+    """
+    ask = request.ask
+    tenant = policy.tenants.get(request.tenant)
+    by_user = tenant is not None and tenant.limits.gpus_per_user is not None
+    class_ = policy.classes.get(request.class_)
+    single = class_ is not None and class_.approval is not None
+    return (
+        request.tenant, request.class_, request.kind, ask.flavor, ask.pool, ask.gpus, ask.devices,
+        ask.nodes, ask.same_node, ask.nvlink, ask.min_memory, ask.min_driver, ask.cpus, ask.memory,
+        ask.tolerations, ask.borrow, ask.interruptible,
+        request.user if by_user else None, request.id if single else None,
+    )  # fmt: skip
+
+
+def candidate_cells(policy: Policy, request: Request) -> tuple[CellKey, ...]:
+    """Where a request may be placed, in the order of the policy: pools that its class may use,
+    flavors that it asks for and its tenant has a quota of.
+    """
+    tenant = policy.tenants.get(request.tenant)
+    if tenant is None or tenant.disabled:
+        return ()
+    pools = set(policy.pools_for(request.class_))
+    ask = request.ask
+    return tuple(
+        (quota.pool, quota.flavor)
+        for quota in tenant.quotas
+        if quota.pool in pools
+        and quota.flavor in policy.flavors
+        and ask.pool in (None, quota.pool)
+        and ask.flavor in (None, quota.flavor)
+        and quota.most > 0
+    )
+
+
+def with_state(request: Request, state: str, now: int, **changes: object) -> Request:
+    return replace(request, state=state, state_since=now, **changes)  # type: ignore[arg-type]
+
+
+def _add(table: dict[Any, int], key: Any, amount: int) -> None:
+    """Add to a counter that has no entry at zero: an absent tenant and a zero are the same."""
+    total = table.get(key, 0) + amount
+    if total:
+        table[key] = total
+    else:
+        table.pop(key, None)
