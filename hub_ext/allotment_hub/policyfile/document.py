@@ -187,6 +187,7 @@ class _Composer:
     """Builds values from the parser's events, within the bounds of this module."""
 
     def __init__(self, text: str) -> None:
+        self._text = text
         yaml = YAML(typ="safe", pure=True)
         self._events: Iterator[_Parsed] = iter(yaml.parse(text))
         self._anchors: dict[str, _Node] = {}
@@ -201,7 +202,7 @@ class _Composer:
             raise DocumentError(f"is not YAML: {what}", line) from None
         except YAMLError as error:
             raise DocumentError(f"is not YAML: {str(error).splitlines()[0]}") from None
-        return Document(node.plain(), None, node)
+        return Document(node.plain(), self._text, node)
 
     def _document(self) -> _Node:
         next(self._events)  # start of the stream
