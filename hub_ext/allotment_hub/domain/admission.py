@@ -13,9 +13,15 @@ from . import quota
 from .checks import Blocked, Fit, check, interruptible_of
 from .leases import UNASSIGNED, Lease
 from .ordering import OrderKey, bucket_order
-from .reasons import reason
 from .requests import Reason, Request
-from .returns import claims_due, end_claim, make_claim, plan_return, serve_claims
+from .returns import (
+    claims_due,
+    end_claim,
+    make_claim,
+    plan_return,
+    serve_claims,
+    waiting_for_return,
+)
 from .state import Bucket, Cell, State, lease_due, with_state
 from .timers import expire
 
@@ -159,26 +165,10 @@ def _ask_back(state: State, request: Request, blocked: Blocked, now: int) -> tup
         plan = plan_return(state, request, blocked.cell, blocked.shortage, now)
         if plan is not None and plan.victims:
             make_claim(state, request, blocked.cell, plan, now)
-            return waiting_for_return(state, request, now), False
+            return waiting_for_return(state, request), False
     if request.id in state.claims:
         end_claim(state, request.id, now, f"cannot be served now: {blocked.reason.code}")
     return blocked.reason, not blocked.owed
-
-
-def waiting_for_return(state: State, request: Request, now: int) -> Reason:
-    """From whom, how much and until when at the latest a request waits for."""
-    claim = state.claims[request.id]
-    back: dict[str, int] = {}
-    for lease_id in claim.victims:
-        lease = state.leases.get(lease_id)
-        if lease is not None:
-            back[lease.tenant] = back.get(lease.tenant, 0) + lease.gpus
-    return reason(
-        "WaitingForReturn", f"return:{claim.tenant}/{claim.pool}/{claim.flavor}",
-        since=claim.made_at, until=claim.until, asked=request.ask.gpus, flavor=claim.flavor,
-        tenant=request.tenant, leases=claim.victims, returns=sum(back.values()),
-        **{"from": tuple(sorted(back.items()))},
-    )  # fmt: skip
 
 
 def _passed(state: State, bucket: Bucket, order: OrderKey, cell: Cell, now: int) -> tuple[str, ...]:
@@ -318,7 +308,8 @@ def _promote(state: State, cell: Cell, tenant: str, room: int, now: int) -> None
 def _move_loans(state: State, cell: Cell, now: int) -> None:
     if not cell.lent:
         return
-    spare, excess = {}, {}
+    spare: dict[str, int] = {}
+    excess: dict[str, int] = {}
     room = quota.unassigned(state, cell) - cell.lent.get(UNASSIGNED, 0)
     (spare if room >= 0 else excess)[UNASSIGNED] = abs(room)
     for name, _ in state.owners.get((cell.pool, cell.flavor), ()):

@@ -16,7 +16,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 MAX_GPUS = 1_000_000
-"""No pool has more GPUs than this: a larger number in a policy or a request is a mistake, said so."""
+"""No pool has more GPUs than this: a larger number in a policy or a request is refused."""
 
 MAX_DURATION = 3660 * DAY
 MAX_MEMORY = 1 << 60

@@ -46,6 +46,7 @@ class Blocked:
 
 
 def interruptible_of(state: State, request: Request) -> Interruptible:
+    """What the request says, else what its class says."""
     if request.ask.interruptible is not None:
         return request.ask.interruptible
     return state.policy.classes[request.class_].interruptible
@@ -107,13 +108,13 @@ def check_general(state: State, request: Request, now: int) -> Reason | None:
         if request.approved_until is None or request.approved_until <= now:
             return reason(
                 "ApprovalPending", f"classes.{request.class_}.approval",
-                by=class_.approval.by, **{"class": request.class_},
+                by=class_.approval.by, class_=request.class_,
             )  # fmt: skip
         most = class_.approval.running_at_once
         if most is not None and state.running.get(request.class_, 0) >= most:
             return reason(
                 "HeldForPriority", f"classes.{request.class_}.approval.running_at_once",
-                running_at_once=most, **{"class": request.class_},
+                running_at_once=most, class_=request.class_,
             )  # fmt: skip
     limit = tenant.limits.gpus_per_user
     if limit is not None:
@@ -202,7 +203,7 @@ def _check_borrowing(
     return reason(
         "BorrowingRefused", f"classes.{request.class_}.borrow", tenant=request.tenant,
         flavor=cell.flavor, guarantee=share.guarantee, used=share.own, asked=request.ask.gpus,
-        free_guarantee=own, note=note, **{"class": request.class_},
+        free_guarantee=own, note=note, class_=request.class_,
     )  # fmt: skip
 
 

@@ -12,9 +12,9 @@ from .amounts import HOUR, show_duration
 from .budget import budget_state
 from .events import Grant, NodeRecord, PolicyVersion, Switch
 from .inventory import Health, Node
-from .leases import Lease, Reclaim
+from .leases import Lease, Reclaim, Trigger
 from .policy import Policy
-from .requests import Request
+from .requests import Request, RequestKind, RequestState
 from .returns import end_claim
 from .shapes import Refusal, refused_for, shape_of
 from .state import State, with_state
@@ -34,7 +34,7 @@ def submit(
     now: int,
     *,
     id: str,
-    kind: str,
+    kind: RequestKind,
     user: str,
     groups: Iterable[str],
     wants: Mapping[str, Any],
@@ -198,7 +198,7 @@ def presence(
             claim(state, now, request.id, f"user:{user}")
 
 
-def _end(state: State, request: Request, to: str, now: int, actor: str, why: str) -> None:
+def _end(state: State, request: Request, to: RequestState, now: int, actor: str, why: str) -> None:
     ended = with_state(request, to, now)
     state.emit(now, f"request.{to}", ended, actor, why)
 
@@ -277,7 +277,7 @@ def release(state: State, now: int, lease_id: str, actor: str, why: str = "relea
     lease = state.leases.get(lease_id)
     if lease is None or lease.state == "stopping":
         return
-    trigger = "owner" if actor == f"user:{lease.user}" else "admin"
+    trigger: Trigger = "owner" if actor == f"user:{lease.user}" else "admin"
     if lease.state == "granted" and lease.held_until is not None:
         _released(state, lease, now, actor, why)
     else:
@@ -396,7 +396,7 @@ def set_nodes(state: State, now: int, nodes: Iterable[Node]) -> None:
 
 
 def set_node(state: State, now: int, name: str, actor: str = "inventory", **changes: Any) -> None:
-    """Change what is known of a node: ``health``, ``taints``, ``draining``, ``detail`` …"""
+    """Change what is known of a node: ``health``, ``taints``, ``draining`` and so on."""
     node = state.nodes.get(name)
     if node is None:
         raise Refusal("NotFound", f"there is no node {name}", "node")

@@ -67,9 +67,9 @@ def node_suits(state: State, node: Node, ask: Ask) -> bool:
         return False
     per_node = ask.nodes if ask.same_node else 1
     used_cpus, used_memory = state.host_used.get(node.name, (0, 0))
-    if ask.cpus is not None and node.cpus is not None:
-        if used_cpus + ask.cpus // per_node > node.cpus:
-            return False
+    cpus = used_cpus + (ask.cpus or 0) // per_node
+    if ask.cpus is not None and node.cpus is not None and cpus > node.cpus:
+        return False
     if ask.memory is not None and node.memory is not None:
         return used_memory + ask.memory // per_node <= node.memory
     return True

@@ -120,6 +120,8 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationRule:
+    """How long work of a class runs unless it says otherwise, and at most."""
+
     default: Duration = 4 * HOUR
     max: Duration = 12 * HOUR
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .requests import Reason
 
 CATEGORIES = {
@@ -25,16 +27,16 @@ CATEGORY = {code: category for category, codes in CATEGORIES.items() for code in
 
 
 def reason(
-    code: str, rule: str = "", since: int = 0, until: int | None = None, **evidence: object
+    code: str, rule: str = "", since: int = 0, until: int | None = None, **evidence: Any
 ) -> Reason:
-    """A reason; evidence that is None is left out.
+    """A reason; evidence that is None is left out, ``class_`` and ``from_`` lose the underscore.
 
     >>> reason("CeilingReached", "ceiling:nlp", ceiling=4000).evidence
     (('ceiling', 4000),)
     """
     if code not in CATEGORY:
         raise ValueError(f"{code} is not a code of the public list")
-    kept = tuple((key, value) for key, value in evidence.items() if value is not None)
+    kept = tuple((key.rstrip("_"), value) for key, value in evidence.items() if value is not None)
     return Reason(code=code, evidence=kept, rule=rule, since=since, until=until)
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from .policy import Interruptible
 
+RequestKind = Literal["session", "job", "service"]
 RequestState = Literal["queued", "parked", "granted", "done", "cancelled", "rejected", "expired"]
 
 
@@ -82,13 +83,15 @@ class Pass:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A durable ticket. Its history is that of its events; its reasons are worked out on demand,
-    ``reasons`` holds those of its end (a refusal) or the last that were recorded. ``submitted_at`` is its age and survives parking and requeueing;
-    ``sequence`` is the order in which the governor accepted it and breaks every tie.
+    ``reasons`` holds those of its end (a refusal) or the last that were recorded.
+
+    ``submitted_at`` is its age and survives parking and requeueing; ``sequence`` is the order in
+    which the governor accepted it and breaks every tie.
     """
 
     id: str
     sequence: int
-    kind: Literal["session", "job", "service"]
+    kind: RequestKind
     user: str
     tenant: str
     class_: str

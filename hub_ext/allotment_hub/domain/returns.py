@@ -16,7 +16,8 @@ from .events import Claim
 from .inventory import group_of_pool
 from .leases import Lease, LeasedDevice, LeaseState, Reclaim
 from .placement import Usable, Want, node_suits, pick, usable
-from .requests import Request
+from .reasons import reason
+from .requests import Reason, Request
 from .state import Cell, State
 from .stock import Shelf, Stock
 
@@ -43,6 +44,7 @@ def ends_by(lease: Lease, now: int) -> int:
 
 
 def ends_anyway(lease: Lease) -> bool:
+    """Whether a lease is on its way out already."""
     return lease.state in ("noticed", "frozen", "stopping")
 
 
@@ -88,12 +90,11 @@ def plan_return(state: State, request: Request, cell: Cell, shortage: int, now: 
     placed = _plan_devices(state, stock, want, offered, now)
     if placed is None:
         return None
-    victims, devices = placed
-    victims = _cover_shortage(cell, victims, offered, shortage)
+    victims = _cover_shortage(cell, placed[0], offered, shortage)
     if victims is None:
         return None
     ready_at = max((ends_by(lease, now) for lease in victims), default=now)
-    return Plan(tuple(victims), tuple(devices), ready_at)
+    return Plan(tuple(victims), tuple(placed[1]), ready_at)
 
 
 def _cover_shortage(
@@ -185,8 +186,8 @@ def _fit(
     if gone:
         freed: dict[str, int] = {}
         for lease in gone:
-            for device in lease.devices:
-                freed[device.uuid] = freed.get(device.uuid, 0) + device.share
+            for leased in lease.devices:
+                freed[leased.uuid] = freed.get(leased.uuid, 0) + leased.share
         for position, device in enumerate(shelf.devices):
             if device.uuid in freed and device.health == "ok":
                 left = part.pop(position, 0) + freed[device.uuid]
@@ -212,16 +213,14 @@ def _plan_anywhere(
             if not node_suits(state, shelf.node, want.ask):
                 continue
             here = [lease for lease in gone if name in lease.nodes]
-            freed = {device.uuid for lease in here for device in lease.devices}
+            freed = {leased.uuid for lease in here for leased in lease.devices}
             positions = set(shelf.free) | {
                 position
                 for position, device in enumerate(shelf.devices)
                 if device.uuid in freed and device.health == "ok"
             }
             for position in sorted(positions):
-                device = pick(stock, shelf, one, [position], {}, check)
-                if device is not None:
-                    found += device
+                found += pick(stock, shelf, one, [position], {}, check) or []
         return found
 
     taken: list[Lease] = []
@@ -269,9 +268,10 @@ def serve_claims(state: State, now: int) -> None:
         claim = state.claims[request_id]
         for lease_id in claim.victims:
             lease = state.leases.get(lease_id)
-            if lease is not None and lease.state in ("preparing", "active"):
-                if lease.protected_until <= now:
-                    _notice(state, lease, claim, now)
+            if lease is None or lease.state not in ("preparing", "active"):
+                continue
+            if lease.protected_until <= now:
+                _notice(state, lease, claim, now)
 
 
 def claims_due(state: State) -> int | None:
@@ -319,3 +319,19 @@ def _undo(state: State, victims: set[str], request_id: str, now: int) -> None:
             back: LeaseState = "active" if lease.active_at is not None else "preparing"
             undone = replace(lease, state=back, state_since=now, reclaim=None)
             state.emit(now, "lease.kept", undone, why="the demand behind the return is gone")
+
+
+def waiting_for_return(state: State, request: Request) -> Reason:
+    """From whom, how much and until when at the latest a request waits for."""
+    claim = state.claims[request.id]
+    back: dict[str, int] = {}
+    for lease_id in claim.victims:
+        lease = state.leases.get(lease_id)
+        if lease is not None:
+            back[lease.tenant] = back.get(lease.tenant, 0) + lease.gpus
+    return reason(
+        "WaitingForReturn", f"return:{claim.tenant}/{claim.pool}/{claim.flavor}",
+        since=claim.made_at, until=claim.until, asked=request.ask.gpus, flavor=claim.flavor,
+        tenant=request.tenant, leases=claim.victims, returns=sum(back.values()),
+        from_=tuple(sorted(back.items())),
+    )  # fmt: skip

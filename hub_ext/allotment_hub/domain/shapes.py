@@ -158,13 +158,15 @@ def _check_share(policy: Policy, flavor: str | None, per_device: int) -> None:
         if per_device != MILLI and (flavor is not None or not _any_shared(policy)):
             raise Refusal(
                 "BadShape",
-                f"{show_gpus(per_device)} of a GPU: these GPUs are given out whole, ask for a whole number",
+                f"{show_gpus(per_device)} of a GPU: these are given out whole, "
+                "ask for a whole number",
                 "gpus",
             )
     elif per_device % share or (sharing.mode == "mig" and per_device != share):
         raise Refusal(
             "BadShape",
-            f"{show_gpus(per_device)} of a GPU: flavor {flavor} is given out in parts of {show_gpus(share)}",
+            f"{show_gpus(per_device)} of a GPU: {flavor} is given out in parts of "
+            f"{show_gpus(share)}",
             "gpus",
         )
 
@@ -213,7 +215,7 @@ def _no_cell(state: State, request: Request) -> Reason:
     return reason(
         "NoQuota", f"tenants.{request.tenant}.quotas", tenant=request.tenant,
         flavor=request.ask.flavor, pool=request.ask.pool, asked=request.ask.gpus,
-        offered=offered or None, **{"class": request.class_},
+        offered=offered or None, class_=request.class_,
     )  # fmt: skip
 
 
@@ -244,7 +246,7 @@ def _refused_in(state: State, request: Request, cell: Cell) -> Reason | None:
         return reason(
             "BorrowingRefused", f"classes.{request.class_}.borrow", tenant=request.tenant,
             flavor=cell.flavor, guarantee=share.guarantee, asked=ask.gpus, note=note,
-            **{"class": request.class_},
+            class_=request.class_,
         )  # fmt: skip
     if beyond > _most_lent(state, request, cell):
         return reason(

@@ -27,7 +27,7 @@ from .events import (
 from .inventory import Device, Node, flavor_of, group_of, group_of_pool, slot_capacity
 from .leases import Lease
 from .policy import Policy, Quota
-from .requests import Pass, Reason, Request
+from .requests import Pass, Reason, Request, RequestState
 from .states import LEASE_EDGES, REQUEST_EDGES, check_edge
 from .stock import Stock
 
@@ -226,7 +226,7 @@ class State:
             self.spent[record.tenant, record.period_starts_at] = record.amount
 
     @staticmethod
-    def _keep(table: dict[str, object], key: str, record: Claim | Reservation) -> None:
+    def _keep(table: dict[str, Any], key: str, record: Claim | Reservation) -> None:
         if record.active:
             table[key] = record
         else:
@@ -510,8 +510,9 @@ def candidate_cells(policy: Policy, request: Request) -> tuple[CellKey, ...]:
     )
 
 
-def with_state(request: Request, state: str, now: int, **changes: object) -> Request:
-    return replace(request, state=state, state_since=now, **changes)  # type: ignore[arg-type]
+def with_state(request: Request, state: RequestState, now: int, **changes: Any) -> Request:
+    """The request in another state since ``now``."""
+    return replace(request, state=state, state_since=now, **changes)
 
 
 def _add(table: dict[Any, int], key: Any, amount: int) -> None:

@@ -51,6 +51,7 @@ def park(state: State, lease: Lease, now: int) -> None:
 
 
 def notice_of_term(state: State, lease: Lease, now: int) -> None:
+    """Tell the holder that the term ends, while there is time to renew."""
     undo = ("renew",) if lease.renewals_left else ()
     reclaim = Reclaim(
         trigger="term",
