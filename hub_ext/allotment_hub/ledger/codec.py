@@ -49,8 +49,8 @@ def encode(record: Record) -> dict[str, Any]:
     CodecError
         For a value that JSON cannot carry (a set, bytes, a class).
     """
-    coder = _encoder_of(type(record))
-    result: dict[str, Any] = coder(record)
+    cls: Any = type(record)
+    result: dict[str, Any] = _encoder_of(cls)(record)
     return result
 
 

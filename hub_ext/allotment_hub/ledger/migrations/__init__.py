@@ -1,0 +1,1 @@
+"""The chain of schema revisions; run by :mod:`allotment_hub.ledger.schema`."""
