@@ -113,7 +113,7 @@ ACTIONS: dict[str, Action] = {
     "started": _of_lease(),
     "preparing": _of_lease("detail"),
     "gone": _of_lease("detail", same={"reason": "detail"}),
-    "start_failed": _of_lease("detail", same={"reason": "detail"}),
+    "start_failed": _of_lease("detail", "retry", same={"reason": "detail"}),
     "exit": _of_lease("code", "signal", "detail", same={"reason": "detail"}),
     "approve": Action(
         frozenset({"request", "user", "class", "by", "for", "reason", "revoke"}), "request"
@@ -156,7 +156,9 @@ ACTIONS: dict[str, Action] = {
         frozenset({"unreachable", "text", "manual", "start_after", "stop_after"}),
         same={"detail": "text"},
     ),
-    "restart": Action(frozenset({"on", "down_for"}), "on", same={"for": "down_for"}),
+    "restart": Action(
+        frozenset({"on", "down_for", "ended"}), "on", same={"for": "down_for", "gone": "ended"}
+    ),
     "clock": Action(frozenset({"wall"}), "wall", ("wall",)),
 }
 

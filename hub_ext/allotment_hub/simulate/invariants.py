@@ -169,7 +169,9 @@ class Watch:
         state = self.shadow
         cell = state.cell(lease.pool, lease.flavor)
         share = share_of(state, cell, lease.tenant)
-        if share.own > share.guarantee or share.used > share.ceiling:
+        # A lowered guarantee may leave its owner above it; nothing is added to that part.
+        over = lease.gpus > lease.borrowed and share.own > share.guarantee
+        if over or share.used > share.ceiling:
             self._say(3, event.at, f"{lease.tenant} has {share} after lease {lease.id}")
         for lender, _ in lease.lenders:
             if lender == UNASSIGNED:

@@ -19,7 +19,7 @@ from allotment_hub.domain.events import (
 from allotment_hub.domain.leases import Lease
 from allotment_hub.domain.requests import Request
 from allotment_hub.domain.state import State
-from allotment_hub.ledger.codec import dumps, kind_of, loads
+from allotment_hub.ledger.codec import dumps, encode, kind_of, loads
 
 
 class Store:
@@ -45,7 +45,7 @@ class Store:
                     "user": getattr(event.record, "user", None),
                     "actor": event.actor,
                     "why": event.why,
-                    "record": text,
+                    "record": encode(event.record),
                 }
             )
 

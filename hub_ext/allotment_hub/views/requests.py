@@ -30,6 +30,12 @@ class Outlook:
         Steady milliseconds; None is not known.
     basis : str
         What the times rest on.
+    reasons : tuple of Reason or None
+        As they are now; None shows those that the record holds.
+    passed_by : tuple of Pass
+        Who was started first.
+    history : tuple of (int, str, str)
+        What has happened: when, what, why.
     """
 
     reasons: tuple[Reason, ...] | None = None
@@ -37,7 +43,8 @@ class Outlook:
     expected_start: int | None = None
     latest_start: int | None = None
     basis: str = ""
-    passed_by: tuple[Pass, ...] | None = None
+    passed_by: tuple[Pass, ...] = ()
+    history: tuple[tuple[int, str, str], ...] = ()
 
 
 def request_view(
@@ -86,12 +93,9 @@ def request_view(
             "latest_start": frame.time(known.latest_start),
             "basis": known.basis or None,
         },
-        "passed_by": passed_view(
-            frame, request.passed_by if known.passed_by is None else known.passed_by
-        ),
+        "passed_by": passed_view(frame, known.passed_by),
         "history": [
-            {"at": frame.time(step.at), "what": step.what, "text": step.text}
-            for step in request.history
+            {"at": frame.time(at), "what": what, "text": why} for at, what, why in known.history
         ],
         "grants": request.grants,
         "approved_until": frame.time(request.approved_until),

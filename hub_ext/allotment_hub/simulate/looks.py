@@ -1,0 +1,183 @@
+"""What an ``expect`` looks at, in the shape that REST answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from allotment_hub import views
+
+from .match import MISSING, Mismatch, mismatches
+from .scenario import Expect
+
+if TYPE_CHECKING:
+    from .player import Player
+
+
+class CannotLook(ValueError):
+    """An expect that names what the scenario does not know: wrong input, not a failed check."""
+
+
+def look(player: Player, expect: Expect) -> Any:
+    """Return what an expect looks at; None where there is no such thing (yet).
+
+    Raises
+    ------
+    CannotLook
+        When it names something unknown or its selector has the wrong form.
+    """
+    return _LOOKS[expect.kind](player, expect.which, expect.narrow)
+
+
+def compare(expect: Expect, found: Any) -> list[Mismatch]:
+    """Return where what was found parts from the pattern.
+
+    A bare mapping against a list means that some element matches it.
+    """
+    pattern = expect.pattern
+    if found is None:
+        found = _NOTHING if isinstance(pattern, (Mapping, list)) else None
+    if isinstance(found, list) and isinstance(pattern, Mapping) and not _compares(pattern):
+        pattern = [pattern]
+    return [
+        Mismatch(part.path, part.wanted, None if part.found is _NOTHING else part.found)
+        for part in mismatches(pattern, found)
+    ]
+
+
+_NOTHING = MISSING
+
+
+def _compares(pattern: Mapping[str, Any]) -> bool:
+    return any(key in ("==", "not", "in") for key in pattern)
+
+
+def _request(player: Player, which: Any, _: Mapping[str, Any]) -> Any:
+    name = player.known_name(which)
+    if name in player.rejected:
+        return player.rejected[name]
+    request = player.request(name)
+    return views.request_view(
+        player.frame(), request, lease=player.lease_of(name), outlook=player.outlook(request)
+    )
+
+
+def _lease(player: Player, which: Any, _: Mapping[str, Any]) -> Any:
+    lease = player.lease_of(player.known_name(which))
+    return None if lease is None else views.lease_view(player.frame(), lease)
+
+
+def _job(player: Player, which: Any, _: Mapping[str, Any]) -> Any:
+    name = player.known_name(which)
+    if name in player.rejected:
+        return {
+            "id": None,
+            "state": "failed",
+            "detail": player.rejected[name]["reasons"][0]["text"],
+        }
+    return views.job_view(player.frame(), player.request(name), player.lease_of(name))
+
+
+def _tenant(player: Player, which: Any, narrow: Mapping[str, Any]) -> Any:
+    if not isinstance(which, str):
+        raise CannotLook(f"a tenant is named by text, not {which!r}")
+    view = views.tenant_view(player.frame(), which)
+    if which not in player.state.policy.tenants and not view["quotas"]:
+        raise CannotLook(f"no tenant {which!r}{player.nearest(which, player.state.policy.tenants)}")
+    if not narrow:
+        return view
+    lines = [line for line in view["quotas"] if all(line[k] == v for k, v in narrow.items())]
+    return {**view, "quotas": lines, **(lines[0] if len(lines) == 1 else {})}
+
+
+def _pool(player: Player, which: Any, narrow: Mapping[str, Any]) -> Any:
+    view = views.pool_view(player.frame(), str(which), narrow.get("flavor"))
+    if view is None and which not in player.state.policy.pools:
+        raise CannotLook(
+            f"no pool {which!r}{player.nearest(str(which), player.state.policy.pools)}"
+        )
+    return view
+
+
+def _capacity(player: Player, which: Any, narrow: Mapping[str, Any]) -> Any:
+    whole = views.capacity_view(player.frame())
+    pool, flavor = narrow.get("pool"), narrow.get("flavor")
+    if isinstance(which, Mapping):
+        pool, flavor = which.get("pool", pool), which.get("flavor", flavor)
+    elif isinstance(which, str):
+        if which in player.state.policy.pools:
+            pool = which
+        elif which in player.state.policy.flavors:
+            flavor = which
+        elif which not in ("all", ""):
+            raise CannotLook(f"{which!r} is neither a pool nor a flavor")
+    if pool is not None:
+        return _pool(player, pool, {} if flavor is None else {"flavor": flavor})
+    if flavor is not None:
+        return next((line for line in whole["flavors"] if line["flavor"] == flavor), None)
+    return whole
+
+
+def _device(player: Player, which: Any, narrow: Mapping[str, Any]) -> Any:
+    node, index = narrow.get("node"), narrow.get("index")
+    if isinstance(which, Mapping):
+        node, index = which.get("node", node), which.get("index", index)
+        which = which.get("uuid") or which.get("device")
+    uuid = which if isinstance(which, str) else None
+    if uuid is None and (node is None or index is None):
+        raise CannotLook("a device is named by its uuid, or by {node: n1, index: 0}")
+    found = views.device_view(player.frame(), uuid=uuid, node=node, index=index)
+    if found is None:
+        raise CannotLook(f"no device {uuid or f'{index} on node {node}'}")
+    return found
+
+
+def _audit(player: Player, which: Any, _: Mapping[str, Any]) -> Any:
+    return _rows(player, which, player.audit())
+
+
+def _decisions(player: Player, which: Any, _: Mapping[str, Any]) -> Any:
+    return _rows(player, which, player.decisions())
+
+
+def _rows(player: Player, which: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All rows, or those that name a request (with its leases), a user or whatever is given."""
+    if which in (None, True, "", "all") or which == {}:
+        return rows
+    if isinstance(which, Mapping):
+        return [row for row in rows if not mismatches(which, row)]
+    ids = {str(which)}
+    if which in player.names:
+        request = player.names[which]
+        ids |= {request, *player.leases_of_request(request)}
+    keys = ("subject", "request", "lease", "user", "actor", "what", "kind", "tenant")
+    return [row for row in rows if any(row.get(key) in ids for key in keys)]
+
+
+def _notices(player: Player, which: Any, _: Mapping[str, Any]) -> Any:
+    if which in player.names:
+        request = player.request(which)
+        return [row for row in _notices_of(player, request.user) if row["request"] == request.id]
+    if isinstance(which, Mapping):
+        which = which.get("user")
+    if not isinstance(which, str):
+        raise CannotLook("notices are named by a user or a request")
+    return _notices_of(player, which)
+
+
+def _notices_of(player: Player, user: str) -> list[dict[str, Any]]:
+    return views.notices_of(player.frame(), user)
+
+
+_LOOKS: dict[str, Callable[[Player, Any, Mapping[str, Any]], Any]] = {
+    "request": _request,
+    "lease": _lease,
+    "job": _job,
+    "tenant": _tenant,
+    "pool": _pool,
+    "capacity": _capacity,
+    "device": _device,
+    "audit": _audit,
+    "notices": _notices,
+    "decisions": _decisions,
+}
