@@ -1,0 +1,189 @@
+"""The routes of the pages. Each asks who looks, sends strangers to log in, and fills a shell."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from tornado.web import RequestHandler
+
+from allotment_hub import sentences
+from allotment_hub.web.handler import BaseHandler, problem_of
+from allotment_hub.web.identity import Identity, viewer
+from allotment_hub.web.problems import Problem
+
+from .assets import ASSETS_PATH, Assets, assets_hash
+
+LANGUAGE_COOKIE = "allotment-lang"
+_ID = re.compile(r"[A-Za-z0-9_.~-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """A page: its template and script, and who may open it."""
+
+    name: str
+    title: str
+    admin: bool = False
+
+
+HOME = Shell("home", "GPUs")
+NEW = Shell("new", "New session")
+WAITING = Shell("waiting", "Waiting room")
+ENDED = Shell("ended", "Session ended")
+CONSOLE = Shell("console", "Console", admin=True)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("allotment_hub.web.pages"),
+        # Everything is escaped; no template marks anything as safe.
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def language_of(handler: RequestHandler) -> str:
+    """The language chosen on the page, else the one that the browser prefers."""
+    chosen = handler.get_cookie(LANGUAGE_COOKIE)
+    if chosen in sentences.LANGUAGES:
+        return str(chosen)
+    return sentences.choose_language(handler.request.headers.get("Accept-Language"))
+
+
+def page_html(handler: BaseHandler, template: str, title: str, **more: Any) -> str:
+    """A page as text.
+
+    Parameters
+    ----------
+    handler : BaseHandler
+        Its site says where things are; ``site.settings`` may hold ``hub_prefix`` (``/hub/``;
+        absent where the governor stands alone), ``base_url`` and ``logo_url``.
+    template : str
+        Name of the template without its ending.
+    """
+    lang = language_of(handler)
+    messages: Mapping[str, str] = sentences.catalogue(lang).get("messages", {})
+    site = handler.site
+    hub = site.settings.get("hub_prefix")
+    context = {
+        "_": lambda message: messages.get(message, message),
+        "lang": "zh-Hans" if lang == "zh" else "en",
+        "language": lang,
+        "title": messages.get(title, title),
+        "page": template,
+        "prefix": site.prefix,
+        "assets": f"{site.prefix}assets/{assets_hash()}/",
+        "hub": hub,
+        "base": site.settings.get("base_url", "/"),
+        "logo": site.settings.get("logo_url") or (f"{hub}logo" if hub else None),
+        "user": None,
+        "admin": False,
+        "xsrf": "",
+        "id": None,
+        "query": {},
+        **more,
+    }
+    return _environment().get_template(f"{template}.html").render(context)
+
+
+class PageHandler(BaseHandler):
+    """One page."""
+
+    SUPPORTED_METHODS = ("GET",)
+
+    def initialize(self, shell: Shell, **more: Any) -> None:
+        """Take which page this is."""
+        super().initialize(**more)
+        self.page = shell
+
+    async def get(self, id: str | None = None) -> None:
+        """Show the page, or the way to log in."""
+        self.check_rate()
+        identity = await self.identify(fresh=False)
+        if identity is None:
+            self._to_login()
+            return
+        if self.page.admin and not self._is_admin(identity):
+            raise Problem(403, "Forbidden", "This page is for administrators.")
+        if id is not None and not _ID.fullmatch(id):
+            raise Problem(404, "NotFound", "There is nothing at this address.")
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.finish(self._html(identity, id))
+
+    def _html(self, identity: Identity, id: str | None) -> str:
+        query = {
+            name: self.get_query_argument(name)[:2000]
+            for name in self.request.query_arguments
+            if name != "_xsrf"
+        }
+        return page_html(
+            self,
+            self.page.name,
+            self.page.title,
+            user=identity.name,
+            admin=self._is_admin(identity),
+            xsrf=self.xsrf_token.decode("ascii"),
+            id=id,
+            query=json.dumps(query, ensure_ascii=False),
+        )
+
+    def _is_admin(self, identity: Identity) -> bool:
+        """Whether to show what is for admins; the interface itself decides again at each call."""
+        governor = self.site.service.governor
+        return viewer(identity, governor.state.policy if governor else None).admin
+
+    def _to_login(self) -> None:
+        url = self.site.authenticator.login_url(self)
+        if url is None:
+            raise Problem(401, "NotAuthenticated", "Log in to see this page.")
+        self.redirect(url)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """A page says what is wrong as a page."""
+        error = (kwargs.get("exc_info") or (None, None, None))[1]
+        problem = problem_of(error, status_code)
+        self.set_status(problem.status)
+        for name, value in problem.headers().items():
+            self.set_header(name, value)
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.finish(page_html(self, "error", "Error", problem=problem, query="{}"))
+
+
+def local_path(value: str | None, default: str) -> str:
+    """A path on this origin to go on to; anything else gives the default.
+
+    >>> local_path("/services/allotment/new", "/"), local_path("//evil.example", "/")
+    ('/services/allotment/new', '/')
+    """
+    if not value or not value.startswith("/") or re.search(r"[\\\s\x00-\x1f]", value):
+        return default
+    parts = urlsplit(value)
+    if parts.scheme or parts.netloc or value.startswith("//"):
+        return default
+    return value
+
+
+def page_handlers() -> list[tuple[str, type[RequestHandler], dict[str, Any]]]:
+    """The routes of all pages and assets, relative to the prefix of the service."""
+    pages: list[tuple[str, Shell]] = [
+        ("", HOME),
+        ("new", NEW),
+        ("spawn", NEW),  # what the hub's spawn form calls it
+        ("waiting/([^/]+)", WAITING),
+        ("ended/([^/]+)", ENDED),
+        ("console", CONSOLE),
+    ]
+    return [
+        (ASSETS_PATH, Assets, {}),
+        *((path, PageHandler, {"shell": shell}) for path, shell in pages),
+    ]
