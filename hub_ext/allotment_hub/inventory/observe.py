@@ -119,11 +119,13 @@ def _was_split(known: Known, split: set[Any]) -> bool:
 
 
 def _is_gone(answer: Answer, known: Known | None, split: set[Any], held: frozenset[str]) -> bool:
-    """Whether a device that was asked for by its UUID is no more, and nobody holds it."""
-    missing = "handle" in answer.get("errors", {}) and answer["index"] is None
-    if not missing or answer.get("uuid") in held:
+    """Whether nobody holds a device that is no more, or not to be given out as a whole."""
+    if answer.get("uuid") in held:
         return False
-    return known is None or _was_split(known, split)
+    if answer.get("uuid") in split:
+        return True
+    missing = "handle" in answer.get("errors", {}) and answer["index"] is None
+    return missing and (known is None or _was_split(known, split))
 
 
 def _missing(known: Known, at: int, partial: bool) -> Known:
@@ -154,7 +156,7 @@ def _device(known: Known | None, uuid: str, answer: Answer, at: int, around: Sur
         left = dirt(reading, around.idle_memory)
         found = Judgement("dirty", left) if left else found
     gpu_instance, compute_instance = answer.get("gi"), answer.get("ci")
-    parent = answer.get("parent")
+    parent = answer.get("parent") or (known.parent if known else None)
     alias = known.alias if known else None
     if parent and gpu_instance is not None and compute_instance is not None:
         alias = str(OldMigName(parent, gpu_instance, compute_instance))

@@ -49,7 +49,7 @@ def look(
         one a crash or a hang belongs to.
     """
     answer: Answer = {"driver": pynvml.nvmlSystemGetDriverVersion(), "devices": []}
-    seen: set[str] = set()
+    seen: set[str | None] = set()
     for index in range(pynvml.nvmlDeviceGetCount()):
         if index in skip:
             answer["devices"].append({"index": index, "skipped": True})
@@ -57,7 +57,7 @@ def look(
         touch(index)
         for found in _device(index, slow, since):
             answer["devices"].append(found)
-            seen.add(found.get("uuid", ""))
+            seen |= {found.get("uuid"), found.get("parent")}
     touch(-1)
     for uuid in known:
         if uuid not in seen and not skip:
