@@ -84,6 +84,8 @@ def locate(address: str, *, allow_network: bool = False, mounts: Path = MOUNTS) 
         For anything else; :class:`NetworkFileSystem` for a path on one.
     """
     right = "write sqlite:////path/to/ledger.sqlite or postgresql://user@host/name"
+    if not address.strip():
+        raise CannotOpen(f"the address of the ledger is empty; {right}")
     try:
         url = make_url(address if "://" in address else f"sqlite:///{address}")
     except (ArgumentError, ValueError):
