@@ -93,7 +93,7 @@ class GateError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartCall:
-    """May this server start, and with what?
+    """Asks whether this server may start, and with what.
 
     Parameters
     ----------

@@ -4,6 +4,7 @@
 
     RuntimeFault
     ├── Unreachable    no answer, or a 5xx: try again later; nothing is known meanwhile
+    ├── Busy           the backend is in the middle of something with it: try again in a moment
     └── Refused        the backend understood and says no: trying again does not help
 """
 
@@ -16,6 +17,10 @@ class RuntimeFault(Exception):
 
 class Unreachable(RuntimeFault):
     """The backend does not answer. Says nothing about what runs there."""
+
+
+class Busy(RuntimeFault):
+    """The backend answers, but cannot do it just now, such as start what is still stopping."""
 
 
 class Refused(RuntimeFault):
