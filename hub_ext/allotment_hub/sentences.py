@@ -262,6 +262,12 @@ class _Writer:
         if kind == "plural":
             one, other = choice[1:].split("/", 1)
             return one if self._amount(value) == 1 else other
+        if kind in ("given", "is", "not"):
+            # Guards write nothing: they say for which values a template is meant.
+            same = str(value) == choice[1:]
+            if (kind == "is" and not same) or (kind == "not" and same):
+                raise _Missing
+            return ""
         writer = getattr(self, f"_as_{kind}")
         return str(writer(value))
 

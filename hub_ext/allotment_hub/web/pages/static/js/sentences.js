@@ -141,7 +141,9 @@ function fill(template, values, options) {
     const written =
       kind === 'plural'
         ? plural(value, choice)
-        : (writers[kind] ?? writers.text)(value, options);
+        : Object.hasOwn(guards, kind)
+          ? guards[kind](String(value), choice.slice(1))
+          : (writers[kind] ?? writers.text)(value, options);
     if (written === MISSING) {
       missing = true;
       return '';
@@ -150,6 +152,13 @@ function fill(template, values, options) {
   });
   return missing ? null : text;
 }
+
+// Guards write nothing: they say for which values a template is meant.
+const guards = {
+  given: () => '',
+  is: (text, wanted) => (text === wanted ? '' : MISSING),
+  not: (text, unwanted) => (text === unwanted ? MISSING : '')
+};
 
 function plural(value, choice) {
   const count = amount(value);
