@@ -57,7 +57,7 @@ def _files(given: list[str]) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        inside = sorted(one for one in path.rglob("*") if one.suffix in (".yaml", ".yml"))
+        inside = sorted(one for one in path.glob("*") if one.suffix in (".yaml", ".yml"))
         if not inside:
             raise UsageError(f"{name}: a folder without a *.yaml file")
         found += inside

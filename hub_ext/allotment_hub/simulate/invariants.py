@@ -78,6 +78,7 @@ class Watch:
         record = event.record
         if isinstance(record, (Request, Lease)):
             self._finals(event, record)
+        fresh = record.id not in self.shadow.leases if isinstance(record, Lease) else False
         if isinstance(record, Lease):
             self._lease(event, self.shadow.leases.get(record.id), record)
         try:
@@ -85,7 +86,7 @@ class Watch:
         except IllegalTransition as error:
             self._say(11, event.at, str(error))
             return
-        if isinstance(record, Lease) and record.live:
+        if isinstance(record, Lease) and record.live and fresh:
             self._after_grant(event, record)
 
     def _finals(self, event: Event, record: Request | Lease) -> None:

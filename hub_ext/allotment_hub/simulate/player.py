@@ -14,7 +14,7 @@ from allotment_hub.domain.leases import Lease
 from allotment_hub.domain.requests import Request
 from allotment_hub.domain.shapes import Refusal
 from allotment_hub.domain.state import State
-from allotment_hub.views import Frame, Outlook
+from allotment_hub.views import Frame, Outlook, outlook_of
 
 from . import document, looks
 from .actions import ASK_KEYS
@@ -301,13 +301,13 @@ class Player:
         """Return the ids of all leases of a request, oldest first."""
         return [lease.id for lease in self.past_leases.values() if lease.request == request_id]
 
-    def outlook(self, request: Request) -> Outlook | None:
+    def outlook(self, request: Request) -> Outlook:
         """Return what is known about a request beside its record."""
         ids = {request.id, *self.leases_of_request(request.id)}
         history = tuple(
             (row["at"], row["what"], row["why"]) for row in self.store.rows if row["subject"] in ids
         )
-        return Outlook(passed_by=self.state.passed_by(request.id), history=history)
+        return outlook_of(self.frame(), request, history=history)
 
     def audit(self) -> list[dict[str, Any]]:
         """Return all that has happened, in the shape that REST answers."""

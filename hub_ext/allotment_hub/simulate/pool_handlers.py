@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from allotment_hub.domain import commands
@@ -53,8 +54,8 @@ def _with_changes(policy: Policy, changes: Any) -> Any:
     for text, value in changes.items():
         path = parse_path(text)
         here: Any = data
-        for part in path[:-1]:
-            here = _inside(here, part, text)
+        for part, following in pairwise(path):
+            here = _inside(here, part, following, text)
         if value is None and isinstance(here, dict):
             here.pop(path[-1], None)
         elif isinstance(here, list) and path[-1] == len(here):
@@ -64,11 +65,16 @@ def _with_changes(policy: Policy, changes: Any) -> Any:
     return data
 
 
-def _inside(here: Any, part: str | int, text: str) -> Any:
+def _inside(here: Any, part: str | int, following: str | int, text: str) -> Any:
+    """The part of a policy inside another; what was left out as default is begun."""
+    empty: Any = [] if isinstance(following, int) else {}
     if isinstance(here, dict):
-        return here.setdefault(part, {})
-    if isinstance(here, list) and isinstance(part, int) and part < len(here):
-        return here[part]
+        return here.setdefault(part, empty)
+    if isinstance(here, list) and isinstance(part, int):
+        if part == len(here):
+            here.append(empty)
+        if part < len(here):
+            return here[part]
     raise CannotPlay(f"the policy has nothing at {text!r}")
 
 
@@ -192,9 +198,10 @@ def pause(player: Player, args: Args) -> None:
 def change_runtime(player: Player, args: Args) -> None:
     """Make the runtime unreachable or reachable, slower, faster or manual."""
     rules = player.servers.rules
-    for key in ("start_after", "stop_after"):
-        if key in args:
-            rules = replace(rules, **{key: _duration(args[key])})
+    if "start_after" in args:
+        rules = replace(rules, start_after=_duration(args["start_after"]))
+    if "stop_after" in args:
+        rules = replace(rules, stop_after=_duration(args["stop_after"]))
     if "manual" in args:
         rules = replace(rules, manual=args["manual"] is True)
     player.servers.rules = rules

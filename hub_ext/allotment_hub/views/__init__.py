@@ -8,6 +8,7 @@ from .capacity import capacity_view, device_view, pool_view
 from .frame import Frame, Viewer
 from .leases import job_view, lease_view
 from .notices import notices_of
+from .outlook import change_in_words, help_view, outlook_of, start_of
 from .people import me_view, tenant_view
 from .requests import Outlook, reason_view, rejected_view, request_view
 
@@ -16,14 +17,18 @@ __all__ = [
     "Outlook",
     "Viewer",
     "capacity_view",
+    "change_in_words",
     "device_view",
+    "help_view",
     "job_view",
     "lease_view",
     "me_view",
     "notices_of",
+    "outlook_of",
     "pool_view",
     "reason_view",
     "rejected_view",
     "request_view",
+    "start_of",
     "tenant_view",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from allotment_hub.domain.amounts import show_gpus
+from allotment_hub.domain.amounts import HOUR, show_gpus
+from allotment_hub.domain.budget import budget_state
 from allotment_hub.domain.leases import Lease
 from allotment_hub.domain.policy import Quota
 from allotment_hub.domain.quota import share_of
@@ -32,6 +33,7 @@ def tenant_view(frame: Frame, name: str) -> dict[str, Any]:
         "disabled": tenant.disabled if tenant else True,
         "quotas": [_quota(state, name, quota) for quota in _lines(state, name)],
         "used": gpus(state.used_by_tenant.get(name, 0)),
+        "budget": _budget(frame, name),
         "queued": sum(
             1 for request in state.requests.values()
             if request.tenant == name and request.state == "queued"
@@ -42,6 +44,21 @@ def tenant_view(frame: Frame, name: str) -> dict[str, Any]:
             "queued_per_user": tenant.limits.queued_per_user,
         },
     }  # fmt: skip
+
+
+def _budget(frame: Frame, tenant: str) -> dict[str, Any] | None:
+    """GPU-hours of the present period: what running leases have cost so far is in."""
+    budget = budget_state(frame.state, tenant, frame.now)
+    if budget is None:
+        return None
+    return {
+        "gpu_hours": show_gpus(budget.rule.gpu_hours),
+        "per": budget.rule.per,
+        "when_spent": budget.rule.when_spent,
+        "spent": round(budget.spent / HOUR / 1000, 3),
+        "left": round(max(0, budget.limit - budget.spent) / HOUR / 1000, 3),
+        "renews_at": frame.time(budget.renews_at),
+    }
 
 
 def _lines(state: State, tenant: str) -> list[Quota]:
