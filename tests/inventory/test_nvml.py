@@ -494,6 +494,7 @@ async def test_slices_that_were_cut_anew_do_not_stay_as_lost(
     other = SLICE.replace("377e", "488f")
     machine.write(Gpu(A), Gpu(B))
     inventory = inventory_of(machine)
+    inventory.set_held([])
     await inventory.refresh()
     machine.write(Gpu(A, lines=["mig on", f"slice {SLICE} 3g.40gb 1 0", "memory 9 0"]), Gpu(B))
     await inventory.refresh()
@@ -524,6 +525,31 @@ async def test_the_sampler_ends_with_its_inventory_even_within_a_call(
     await starting
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_gpu_24_a_hanging_driver_does_not_hold_up_the_start_or_a_release(
+    machine: Machine, inventory_of: Open
+) -> None:
+    machine.write(Gpu(A), lines=["hang Init 120"])
+    inventory = inventory_of(machine, answer_within=50)
+    await inventory.start()
+    (node,) = await inventory.nodes()
+    assert (node.serves, node.detail) == (False, "not read yet")
+    clearance = await inventory.device_clear([A])
+    assert clearance.verdict == "unknown"
+    assert clearance.evidence == ("the driver has not answered yet",)
+
+
+async def test_nothing_is_dirty_before_it_is_known_what_is_held(
+    machine: Machine, inventory_of: Open
+) -> None:
+    machine.write(Gpu(A, used=GIB))
+    inventory = inventory_of(machine)
+    await inventory.refresh()
+    assert await healths(inventory) == {A: "ok"}
+    inventory.set_held([])
+    await inventory.refresh()
+    assert await healths(inventory) == {A: "dirty"}
 
 
 async def test_the_inventory_looks_by_itself(machine: Machine, inventory_of: Open) -> None:

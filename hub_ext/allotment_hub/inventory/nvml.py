@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from allotment_hub.domain.amounts import SECOND
 from allotment_hub.domain.inventory import Device, Node
@@ -43,6 +43,8 @@ class NvmlSettings:
         A value older than this is no value.
     idle_memory
         What an unused device may show in use before it counts as dirty.
+    answer_within
+        How long anybody waits for a look that was asked for.
     settle
         How long a failed device has to answer well before it serves again.
     devices
@@ -60,6 +62,7 @@ class NvmlSettings:
     stale_after: int = 30 * SECOND
     idle_memory: int = 512 << 20
     settle: int = 60 * SECOND
+    answer_within: int = 5 * SECOND
     devices: tuple[str, ...] = ()
     sampler: SamplerSettings = field(default_factory=SamplerSettings)
 
@@ -93,12 +96,13 @@ class NvmlInventory:
         self.processes = processes or ProcTable()
         self.sampler = sampler or Sampler(now, self.settings.sampler)
         self._now = now
-        self._held: frozenset[str] = frozenset()
+        self._held: frozenset[str] | None = None
         self._driver: str | None = None
         self._notes: tuple[str, ...] = ()
         self._slow_at: int | None = None
         self._changes: Changes[Node] = Changes()
         self._task: asyncio.Task[None] | None = None
+        self._looks: set[asyncio.Task[bool]] = set()
         self._devices: dict[str, Known] = {}
         for node in remembered:
             if node.name == self.settings.node:
@@ -106,18 +110,23 @@ class NvmlInventory:
                 self._devices.update((each.uuid, self._recalled(each)) for each in node.devices)
 
     async def start(self) -> None:
-        """Look once, then keep looking in a task of its own."""
-        await self.refresh()
+        """Keep looking in a task of its own; wait a little for the first answer.
+
+        A driver that hangs does not hold up the governor's start: until it answers, the node is
+        there with what is remembered of it, and nothing on it is given out.
+        """
         self._task = asyncio.create_task(self._run(), name="nvml inventory")
+        await self._look_within(self.settings.answer_within)
 
     async def close(self) -> None:
         """Stop looking and end the sampling process."""
+        tasks: list[asyncio.Task[Any]] = [*self._looks]
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+            tasks.append(self._task)
+        for task in tasks:
+            task.cancel()
         await self.sampler.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def refresh(self, *, slow: bool = True, at_once: bool = False) -> bool:
         """Look at the devices now; whether that brought anything new."""
@@ -162,7 +171,7 @@ class NvmlInventory:
     ) -> Clearance:
         """See :meth:`.ports.Inventory.device_clear`."""
         asked_at = self._now()
-        if not await self.refresh(at_once=True):
+        if not await self._look_within(self.settings.answer_within):
             return Clearance("unknown", (self._no_sample(),))
         verdicts = [self._clear(uuid, asked_at, frozenset(elsewhere)) for uuid in devices]
         evidence = tuple(sentence for _, sentence in verdicts if sentence)
@@ -196,6 +205,14 @@ class NvmlInventory:
         if used > self.settings.idle_memory:
             return "busy", f"{uuid}: {used >> 20} MiB are still in use"
         return "clear", ""
+
+    async def _look_within(self, longest: int) -> bool:
+        """Look afresh; False when that failed or takes longer, and then it goes on by itself."""
+        look = asyncio.create_task(self.refresh(at_once=True))
+        self._looks.add(look)
+        look.add_done_callback(self._looks.discard)
+        await asyncio.wait({look}, timeout=longest / SECOND)
+        return look.done() and not look.cancelled() and look.result()
 
     async def _run(self) -> None:
         while True:
@@ -280,7 +297,7 @@ class NvmlInventory:
 
     def _no_sample(self) -> str:
         failure: Failure | None = self.sampler.failure
-        return failure.text if failure else "no reading yet"
+        return failure.text if failure else "the driver has not answered yet"
 
     def _reading(self, known: Known) -> Reading:
         reading = known.reading

@@ -37,18 +37,23 @@ class Known:
 class Surroundings:
     """What an answer is read against.
 
-    ``alive`` and ``is_system`` tell about pids of the host; ``settle`` is how long, in
-    milliseconds, a device that failed has to answer well before it serves again.
+    ``held`` are the devices that leases hold, None while that is not known; ``alive`` and
+    ``is_system`` tell about pids of the host; ``settle`` is how long, in milliseconds, a device
+    that failed has to answer well before it serves again.
     """
 
     node: str
     machine_memory: int | None
-    held: frozenset[str]
+    held: frozenset[str] | None
     avoided: Mapping[int, str]
     alive: Callable[[int], bool | None]
     is_system: Callable[[int], bool]
     idle_memory: int
     settle: int
+
+    def holds(self, uuid: object) -> bool:
+        """Whether a lease may be on a device: on any, while it is not known which."""
+        return self.held is None or uuid in self.held
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +93,11 @@ def absorb(before: Mapping[str, Known], answer: Answer, at: int, around: Surroun
             notes.append(f"GPU {each['index']} is in MIG mode and has no slices")
         elif uuid is None:
             notes.append(f"GPU {each['index']}: {_why(each, around)}")
-        elif uuid not in after and not _is_gone(each, before.get(uuid), split, around.held):
+        elif uuid not in after and not _is_gone(each, before.get(uuid), split, around):
             after[uuid] = _device(before.get(uuid), uuid, each, at, around)
     partial = any(each.get("skipped") for each in answer["devices"])
     for uuid, known in before.items():
-        if uuid not in after and (uuid in around.held or not _was_split(known, split)):
+        if uuid not in after and (around.holds(uuid) or not _was_split(known, split)):
             after[uuid] = _missing(known, at, partial)
     return Observed(_with_islands(after, answer), tuple(notes))
 
@@ -118,9 +123,11 @@ def _was_split(known: Known, split: set[Any]) -> bool:
     return known.device.uuid in split or (known.parent is not None and known.parent in split)
 
 
-def _is_gone(answer: Answer, known: Known | None, split: set[Any], held: frozenset[str]) -> bool:
+def _is_gone(answer: Answer, known: Known | None, split: set[Any], around: Surroundings) -> bool:
     """Whether nobody holds a device that is no more, or not to be given out as a whole."""
-    if answer.get("uuid") in held:
+    if answer.get("uuid") in split and known is None:
+        return True  # a GPU that is cut into slices is none itself
+    if around.holds(answer.get("uuid")):
         return False
     if answer.get("uuid") in split:
         return True
@@ -152,7 +159,7 @@ def _device(known: Known | None, uuid: str, answer: Answer, at: int, around: Sur
     if found.health == "ok":
         good_since = known.good_since if known and known.good_since is not None else at
         found = _settled(known, found, good_since, at, around.settle)
-    if found.health == "ok" and uuid not in around.held:
+    if found.health == "ok" and not around.holds(uuid):
         left = dirt(reading, around.idle_memory)
         found = Judgement("dirty", left) if left else found
     gpu_instance, compute_instance = answer.get("gi"), answer.get("ci")

@@ -20,7 +20,7 @@ class Inventory(Protocol):
     """
 
     async def start(self) -> None:
-        """Begin to observe, and return after the first attempt."""
+        """Begin to observe, and return after the first attempt or a few seconds."""
 
     async def close(self) -> None:
         """Stop observing and leave no process behind."""
@@ -38,7 +38,10 @@ class Inventory(Protocol):
         """
 
     def set_held(self, devices: Collection[str]) -> None:
-        """Say which devices live leases hold: memory in use on one of those is not dirt."""
+        """Say which devices live leases hold: memory in use on one of those is not dirt.
+
+        Before it was said for the first time, all count as held.
+        """
 
     async def device_clear(
         self, devices: Collection[str], *, elsewhere: Collection[int] = ()
