@@ -78,7 +78,8 @@ def configure(
     port : int
         Loopback port of the governor, 1024 to 65535.
     admins : iterable of str or None
-        ``"user:NAME"`` and ``"group:NAME"`` who administer the pool; None is the hub's admins.
+        ``"user:NAME"`` and ``"group:NAME"`` who administer the pool; None is whom the
+        configuration so far makes an admin of the hub.
     managed : bool
         Let the hub start the governor and keep it running. Where it runs by itself (another
         container), give ``url`` and ``service_token``.
@@ -340,10 +341,7 @@ def _add_roles(c: Config, admins: Iterable[str] | None) -> None:
         {"name": "allotment-service", "scopes": service_scopes(), "services": [SERVICE]},
     )
     _extend_role(c, "user", [ACCESS])
-    if admins is None:
-        _extend_role(c, "admin", [ADMIN_SCOPE])
-        return
-    users, groups = _people(admins)
+    users, groups = _hub_admins(c) if admins is None else _people(admins)
     role = {"name": "allotment-admin", "scopes": [ADMIN_SCOPE], "users": users, "groups": groups}
     _append(c.JupyterHub, "load_roles", role)
 
@@ -359,6 +357,27 @@ def _people(admins: Iterable[str]) -> tuple[list[str], list[str]]:
             raise ConfigureError(f"admins: {name!r} has to be 'user:NAME' or 'group:NAME'")
         (users if kind == "user" else groups).append(rest)
     return users, groups
+
+
+def _hub_admins(c: Config) -> tuple[list[str], list[str]]:
+    """Find whom the configuration so far makes an admin: that role itself cannot be extended."""
+    users: set[str] = set()
+    groups: set[str] = set()
+    for section in list(c.values()):
+        if isinstance(section, Config) and "admin_users" in section:
+            value = section.admin_users
+            users |= set(value.get_value(set()) if isinstance(value, LazyConfigValue) else value)
+    for role in _listed(c.JupyterHub, "load_roles"):
+        if role.get("name") == "admin":
+            users |= set(role.get("users", ()))
+            groups |= set(role.get("groups", ()))
+    if not users and not groups:
+        warnings.warn(
+            "nobody administers the shared GPUs: set c.Authenticator.admin_users before "
+            "allotment_hub.configure(), or give it admins=['user:…', 'group:…']",
+            stacklevel=4,
+        )
+    return sorted(users), sorted(groups)
 
 
 def _extend_role(c: Config, name: str, scopes: list[str]) -> None:

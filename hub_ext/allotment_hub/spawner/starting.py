@@ -127,8 +127,10 @@ class Starting(Ending):
             detach(self._withdraw())
             raise
         except GateRefused as error:
-            status = error.status if error.status not in (404, 405) else 403
-            raise self._refused(error.detail, _label(error.code), status) from None
+            if error.status in (404, 405):  # no gate there, or not for this token
+                self.log.error("allotment: %s: gate: is gate_token right? %s", self.key, error)
+                raise self._refused(DOWN, "governor-down", 503) from None
+            raise self._refused(error.detail, _label(error.code), error.status) from None
         except GovernorDown as error:
             self.log.error("allotment: %s: gate: %s", self.key, error)
             raise self._refused(DOWN, "governor-down", 503, retry_after=15) from None
