@@ -57,7 +57,7 @@ class Machine:
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, -30 * 365 * 24 * HOUR])
-def test_setting_the_wall_clock_moves_no_term_but_the_time_shown__TIME_02(jump: int) -> None:
+def test_setting_the_wall_clock_moves_no_term_but_the_time_shown_time_02(jump: int) -> None:
     machine = Machine()
     clock = machine.clock()
     ends = clock.now_ms() + 4 * HOUR
@@ -79,7 +79,7 @@ def test_noise_of_reading_does_not_make_a_shown_time_flicker() -> None:
     assert clock.offset_ms() == offset + 503
 
 
-def test_a_suspend_counts_as_time_and_is_seen__TIME_07() -> None:
+def test_a_suspend_counts_as_time_and_is_seen_time_07() -> None:
     machine = Machine()
     clock = machine.clock()
     before = clock.now_ms()
@@ -166,7 +166,7 @@ SAME = [
 
 
 @pytest.mark.parametrize("text", SAME)
-def test_times_with_and_without_zone_and_decimals_are_the_same_second__TIME_01(text: str) -> None:
+def test_times_with_and_without_zone_and_decimals_are_the_same_second_time_01(text: str) -> None:
     assert parse_time(text) // 1000 == 1531765781
 
 

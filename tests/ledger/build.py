@@ -49,7 +49,7 @@ def policy(share: int | None = None, number: int = 1) -> PolicyVersion:
         number=number,
         policy=Policy(
             flavors={"a100": Flavor(model="A100", sharing=sharing)},
-            tenants={"vision": Tenant(groups=("v",), quotas=(Quota(flavor="a100", guarantee=4000),))},
+            tenants={"vision": Tenant(quotas=(Quota(flavor="a100", guarantee=4000),))},
         ),
         by="user:root",
         at=1,

@@ -5,17 +5,14 @@ Alembic is imported only where a migration runs: the everyday start compares two
 
 from __future__ import annotations
 
-import os
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from .backup import backup
 from .connect import WRITER, Place
-from .errors import AlreadyLed, Holder, RevisionMismatch
-from .leadership import ADVISORY_KEY, Lock
+from .errors import RevisionMismatch
+from .leadership import ADVISORY_KEY
 from .tables import REVISION, VERSION_TABLE
 
 if TYPE_CHECKING:
@@ -78,42 +75,3 @@ def _configuration(connection: Connection, migrations: Path) -> Config:
     configuration.set_main_option("script_location", str(migrations).replace("%", "%%"))
     configuration.attributes["connection"] = connection
     return configuration
-
-
-def upgrade(place: Place, engine: Engine, lock: Lock, backup_to: Path | None, now: int) -> str:
-    """Bring an older ledger to the revision of this program, with a backup before.
-
-    Parameters
-    ----------
-    place, engine, lock
-        The ledger and its lock: no governor may run meanwhile.
-    backup_to : Path or None
-        A new file for the backup; None makes none (where the database has its own).
-    now : int
-        UTC in milliseconds since 1970, for whoever asks who holds the lock.
-
-    Returns
-    -------
-    str
-        The revision that was found.
-
-    Raises
-    ------
-    AlreadyLed, RevisionMismatch, BackupFailed
-        Nothing was changed.
-    """
-    with engine.connect() as connection:
-        found = found_revision(connection)
-    if found == REVISION:
-        return found
-    if found is None or found not in known_revisions():
-        raise RevisionMismatch(str(place), found, REVISION, known=False)
-    if not lock.acquire(Holder(pid=os.getpid(), host=socket.gethostname(), since=now)):
-        raise AlreadyLed(str(place), lock.holder())
-    try:
-        if backup_to is not None:
-            backup(place, backup_to)
-        migrate(engine)
-    finally:
-        lock.release()
-    return found
