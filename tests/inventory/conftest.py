@@ -54,7 +54,7 @@ async def inventory_of(now: SteadyTime) -> AsyncIterator[Open]:
     async with contextlib.AsyncExitStack() as stack:
 
         def make(machine: Machine, *, sampler: Any = None, **settings: Any) -> NvmlInventory:
-            keywords = {"answer_within": 300, "environment": machine.environment, **(sampler or {})}
+            keywords = {"environment": machine.environment, **(sampler or {})}
             inventory = NvmlInventory(
                 now,
                 NvmlSettings(

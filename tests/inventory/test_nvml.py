@@ -417,7 +417,7 @@ async def test_gpu_24_a_hanging_driver_holds_nobody_up(
     machine: Machine, inventory_of: Open, now: SteadyTime
 ) -> None:
     machine.write(Gpu(A, utilisation=70), Gpu(B, utilisation=20))
-    inventory = inventory_of(machine)
+    inventory = inventory_of(machine, sampler={"answer_within": 1000})
     await inventory.refresh()
     machine.write(
         Gpu(A, utilisation=70), Gpu(B, utilisation=20, lines=["hang DeviceGetMemoryInfo 120"])
