@@ -93,8 +93,8 @@ def choose_language(accept: str | None) -> Language:
     best: tuple[float, Language] = (0.0, "en")
     for part in (accept or "")[:400].split(","):
         tag, _, rest = part.strip().partition(";")
-        match = re.fullmatch(r"\s*q=([01](?:\.\d{0,3})?)\s*", rest) if rest else None
-        weight = float(match[1]) if match else 1.0
+        match = re.fullmatch(r"\s*q=([01](?:\.\d{0,3})?)\s*", rest or "q=1")
+        weight = float(match[1]) if match else 0.0
         for lang in LANGUAGES:
             if tag.lower().split("-")[0] == lang and weight > best[0]:
                 best = (weight, lang)

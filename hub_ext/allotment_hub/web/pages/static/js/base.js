@@ -52,6 +52,9 @@ export function _(message, values = {}) {
   return format(template, values, { now: clock.now() });
 }
 
+/** Marks a message for the catalogues that is translated only where it is shown. */
+export const N_ = message => message;
+
 /** The server's clock: the reader's own may be wrong, and deadlines are not his. */
 export const clock = {
   offset: 0,

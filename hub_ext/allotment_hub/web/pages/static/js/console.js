@@ -26,6 +26,7 @@ import {
   placesText,
   reasonWords,
   requestStateText,
+  stateText,
   table,
   timeText,
   whenText
@@ -204,7 +205,7 @@ function leaseTable(leases) {
       leaseStateText(lease.state),
       basisChip(lease),
       timeElement(lease.term_ends_at),
-      lease.verdict?.state ? _(lease.verdict.state) : _('unknown'),
+      stateText(lease.verdict?.state ?? 'unknown'),
       lease.state === 'stopping'
         ? h('span', { class: 'al-quiet' }, _('until nothing runs there'))
         : confirmButton(
@@ -230,7 +231,7 @@ function nodeTable(nodes) {
       node.node,
       node.pool ?? '–',
       node.devices,
-      node.draining ? `${_(node.health)}, ${_('draining')}` : _(node.health),
+      node.draining ? `${stateText(node.health)}, ${_('draining')}` : stateText(node.health),
       node.driver ?? '–',
       [node.detail, (node.taints ?? []).join(', ')].filter(Boolean).join(' · '),
       confirmButton(

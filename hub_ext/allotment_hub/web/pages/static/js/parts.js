@@ -1,6 +1,7 @@
 /** Pieces that several pages show: shapes, reasons, quota bars, capacity, leases. */
 
 import {
+  N_,
   _,
   button,
   call,
@@ -26,20 +27,20 @@ import {
 
 /** The four ways of being there without serving, with what each means. */
 export const UNUSABLE = [
-  ['free_wrong_shape', 'Free, wrong shape', 'Free, but not in the shape that those who wait asked for.'],
-  ['free_quota_blocked', 'Free, kept by quota', 'Free, but no quota lets those who wait have them.'],
-  ['held_not_used', 'Held, not used', 'Held by a session that does not use them.'],
-  ['held_preparing', 'Held, getting ready', 'Held for a session that is still getting ready.']
+  ['free_wrong_shape', N_('Free, wrong shape'), N_('Free, but not in the shape that those who wait asked for.')],
+  ['free_quota_blocked', N_('Free, kept by quota'), N_('Free, but no quota lets those who wait have them.')],
+  ['held_not_used', N_('Held, not used'), N_('Held by a session that does not use them.')],
+  ['held_preparing', N_('Held, getting ready'), N_('Held for a session that is still getting ready.')]
 ];
 
 export const SHARES = [
-  ['in_use', 'In use', 'use'],
-  ['held_preparing', 'Held, getting ready', 'preparing'],
-  ['held_not_used', 'Held, not used', 'unused'],
-  ['free_quota_blocked', 'Free, kept by quota', 'blocked'],
-  ['free_wrong_shape', 'Free, wrong shape', 'shape'],
-  ['free', 'Free', 'free'],
-  ['out_of_service', 'Out of service', 'out']
+  ['in_use', N_('In use'), 'use'],
+  ['held_preparing', N_('Held, getting ready'), 'preparing'],
+  ['held_not_used', N_('Held, not used'), 'unused'],
+  ['free_quota_blocked', N_('Free, kept by quota'), 'blocked'],
+  ['free_wrong_shape', N_('Free, wrong shape'), 'shape'],
+  ['free', N_('Free'), 'free'],
+  ['out_of_service', N_('Out of service'), 'out']
 ];
 
 /** "4 × A100 80 GB on one node, joined by NVLink". */
@@ -169,28 +170,48 @@ export function basisChip(lease) {
 }
 
 const LEASE_STATES = {
-  granted: 'about to start',
-  preparing: 'getting ready',
-  active: 'running',
-  noticed: 'notice given',
-  frozen: 'frozen',
-  stopping: 'stopping',
-  released: 'ended'
+  granted: N_('about to start'),
+  preparing: N_('getting ready'),
+  active: N_('running'),
+  noticed: N_('notice given'),
+  frozen: N_('frozen'),
+  stopping: N_('stopping'),
+  released: N_('ended')
 };
 
 export const leaseStateText = state => _(LEASE_STATES[state] ?? state);
 
 const REQUEST_STATES = {
-  queued: 'in line',
-  parked: 'parked',
-  granted: 'your turn',
-  done: 'ended',
-  cancelled: 'cancelled',
-  rejected: 'refused',
-  expired: 'expired'
+  queued: N_('in line'),
+  parked: N_('parked'),
+  granted: N_('your turn'),
+  done: N_('ended'),
+  cancelled: N_('cancelled'),
+  rejected: N_('refused'),
+  expired: N_('expired')
 };
 
 export const requestStateText = state => _(REQUEST_STATES[state] ?? state);
+
+const OTHER_STATES = {
+  // verdicts of activity
+  active: N_('active'),
+  protected: N_('protected'),
+  unused: N_('unused'),
+  idle: N_('idle'),
+  abandoned: N_('abandoned'),
+  stale: N_('no longer reporting'),
+  unknown: N_('unknown'),
+  preparing: N_('getting ready'),
+  // health of nodes and devices
+  ok: N_('in order'),
+  degraded: N_('degraded'),
+  lost: N_('lost'),
+  dirty: N_('not clean')
+};
+
+/** A verdict or a health in words. */
+export const stateText = state => _(OTHER_STATES[state] ?? state);
 
 /** Why a lease is taken back, or was. */
 export const triggerText = trigger => say(`triggers.${trigger}`);

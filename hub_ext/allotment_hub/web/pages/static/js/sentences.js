@@ -61,7 +61,7 @@ export function reasonParts(code, evidence, options = {}) {
   if (options.until && values.until === undefined) {
     values.until = options.until;
   }
-  const entry = words.reasons[code];
+  const entry = Object.hasOwn(words.reasons, code) ? words.reasons[code] : null;
   if (!entry) {
     return {
       head: words.unknown_reason.replace(
