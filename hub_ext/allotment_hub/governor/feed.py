@@ -30,7 +30,7 @@ class Change:
 
 
 class Listener:
-    """One open stream: whose it is, and how to send it bytes.
+    """One open stream: whose it is, how to send it bytes, and how to end it.
 
     Parameters
     ----------
@@ -40,14 +40,21 @@ class Listener:
     admin : bool
     send : callable
         Takes one frame. Must not raise and must not block.
+    end : callable
+        Closes the stream. Must not raise.
     """
 
-    __slots__ = ("admin", "send", "tenants", "user")
+    __slots__ = ("admin", "end", "send", "tenants", "user")
 
     def __init__(
-        self, user: str, tenants: frozenset[str], admin: bool, send: Callable[[bytes], None]
+        self,
+        user: str,
+        tenants: frozenset[str],
+        admin: bool,
+        send: Callable[[bytes], None],
+        end: Callable[[], None] = lambda: None,
     ) -> None:
-        self.user, self.tenants, self.admin, self.send = user, tenants, admin, send
+        self.user, self.tenants, self.admin, self.send, self.end = user, tenants, admin, send, end
 
     def sees(self, change: Change) -> bool:
         """Whether a change is this listener's business."""
@@ -113,17 +120,19 @@ class Feed:
             self._number, event, encode(event, data, f"{self.epoch}.{self._number}"), user, tenant
         )
         self._ring.append(change)
-        self.send_to_all(change) if user is None else self._send_private(change)
-
-    def send_to_all(self, change: Change) -> None:
-        """Send without regard to who listens."""
-        frame = change.frame
-        for listener in list(self._listeners):
-            listener.send(frame)
+        if user is None:
+            self.beat(change.frame)
+        else:
+            self._send_private(change)
 
     def beat(self, frame: bytes) -> None:
         """Send a frame to all that is neither numbered nor kept."""
         for listener in list(self._listeners):
+            listener.send(frame)
+
+    def tell(self, user: str, frame: bytes) -> None:
+        """Send a frame to one user that is neither numbered nor kept."""
+        for listener in list(self._by_user.get(user, ())):
             listener.send(frame)
 
     def _send_private(self, change: Change) -> None:
@@ -150,6 +159,17 @@ class Feed:
             mine.pop(listener, None)
             if not mine:
                 del self._by_user[listener.user]
+
+    def close(self, why: str) -> None:
+        """Say goodbye to all and end their streams: they come back by themselves."""
+        self.beat(encode("bye", {"why": why}))
+        for listener in list(self._listeners):
+            listener.end()
+            self.leave(listener)
+
+    def count(self, user: str) -> int:
+        """How many streams a user has open."""
+        return len(self._by_user.get(user, ()))
 
     def since(self, last_id: str, listener: Listener) -> list[bytes] | None:
         """The frames after ``last_id`` that the listener may see.

@@ -98,7 +98,7 @@ class Governor:
         except BaseException as error:
             self._fail(error)
             raise
-        await self._commit(self.state.take_journal(), with_commit)
+        await self._commit(self.state.take_journal(), {} if refusal else with_commit)
         if refusal is not None:
             raise refusal
         return result

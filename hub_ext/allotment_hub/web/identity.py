@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..domain.policy import Policy
+from ..views.frame import Viewer, viewer_of
 
 Role = Literal["anyone", "user", "owner", "admin", "server", "hub"]
 """What a route asks for, from least to most. ``server`` is a single-user server's own token,
@@ -56,39 +57,19 @@ class Identity:
         return f"user:{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Viewer:
-    """An identity under one policy: whose rows it may see and whose it may change."""
-
-    identity: Identity
-    admin: bool
-    owns: frozenset[str]
-
-    @property
-    def name(self) -> str:
-        return self.identity.name
-
-    def sees(self, user: str, tenant: str | None) -> bool:
-        """Whether a row of ``user`` under ``tenant`` is this viewer's business."""
-        return self.admin or user == self.name or (tenant is not None and tenant in self.owns)
-
-
 def named(identity: Identity, names: tuple[str, ...]) -> bool:
     """Whether one of ``user:NAME`` and ``group:NAME`` means this identity. Exact match only."""
     return f"user:{identity.name}" in names or any(f"group:{g}" in names for g in identity.groups)
 
 
 def viewer(identity: Identity, policy: Policy | None) -> Viewer:
-    """What an identity is under a policy.
+    """What an identity may see under a policy.
 
-    A server's own token stays an ordinary user's, whoever owns the server.
+    A server's own token stays an ordinary user's, whoever owns the server: whatever runs in the
+    server could use it.
     """
-    if identity.bound or policy is None:
-        return Viewer(identity=identity, admin=identity.admin and not identity.bound, owns=frozenset())
-    return Viewer(
-        identity=identity,
-        admin=identity.admin or named(identity, policy.admins),
-        owns=frozenset(
-            name for name, tenant in policy.tenants.items() if named(identity, tenant.owners)
-        ),
-    )
+    if identity.bound:
+        return Viewer(name=identity.name)
+    if policy is None:  # no ledger yet: nothing that a policy says is known
+        return Viewer(name=identity.name, admin=identity.admin)
+    return viewer_of(policy, identity.name, identity.groups, admin=identity.admin)

@@ -17,6 +17,14 @@ class Fault:
 
     path: str
     message: str
+    line: int | None = None
+
+    def shown(self) -> dict[str, Any]:
+        """As an entry of ``errors``."""
+        shown: dict[str, Any] = {"path": self.path, "message": self.message}
+        if self.line is not None:
+            shown["line"] = self.line
+        return shown
 
 
 @dataclass
@@ -56,7 +64,7 @@ class Problem(Exception):
             **self.extra,
         }
         if self.errors:
-            answer["errors"] = [{"path": f.path, "message": f.message} for f in self.errors]
+            answer["errors"] = [fault.shown() for fault in self.errors]
         return answer
 
     def headers(self) -> dict[str, str]:
@@ -97,23 +105,21 @@ def bad_input(errors: Sequence[Fault]) -> Problem:
 # What a refused command answers with. A code that is not listed is a refusal by policy.
 STATUS_OF_REFUSAL = {
     "NotFound": 404,
-    "NoSuchRequest": 404,
-    "NoSuchLease": 404,
-    "NoSuchNode": 404,
-    "Forbidden": 403,
-    "NotAllowed": 403,
-    "NoTenant": 403,
-    "UnknownTenant": 403,
-    "NotATenant": 403,
-    "BadInput": 400,
-    "BadValue": 400,
-    "QueueFull": 429,
-    "TooManyQueued": 429,
-    "WrongState": 409,
-    "IllegalState": 409,
     "Conflict": 409,
-    "StaleFence": 409,
-    "NotQueued": 409,
-    "NoRenewals": 409,
-    "NoKeeps": 409,
+    "NoRenewalLeft": 409,
+    "NoKeepLeft": 409,
+    "HeldForLargerRequest": 409,
+    "BudgetSpent": 409,
+    "VersionChanged": 412,
+    "BadKind": 400,
+    "BadShape": 400,
+    "DurationTooLong": 400,
+    "EndMissing": 400,
+    "NoClass": 400,
+    "NoGpus": 400,
+    "NoSuchClass": 400,
+    "ReasonMissing": 400,
+    "TooLong": 400,
+    "UnknownKey": 400,
+    "WrongClass": 400,
 }

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from .identity import Role, Viewer
+from ..views.frame import Frame, Viewer
+from .identity import Identity, Role, viewer
 
 if TYPE_CHECKING:
+    from ..governor.governor import Governor
     from .site import Site
 
 SMALL_BODY = 64 * 1024
@@ -45,19 +47,37 @@ class Call:
     """One request, checked: who asks, with which path parameters, query and body."""
 
     site: Site
-    viewer: Viewer | None
+    identity: Identity | None
     path: Mapping[str, str]
     query: Any
     body: Any
     headers: Mapping[str, str]
-    now: int
 
     @property
-    def who(self) -> Viewer:
-        """The viewer of a call that only known people reach."""
-        if self.viewer is None:
+    def now(self) -> int:
+        """Steady milliseconds."""
+        return self.governor.clock.now_ms()
+
+    @property
+    def who(self) -> Identity:
+        """The identity behind a call that only known people reach."""
+        if self.identity is None:
             raise RuntimeError("this route is declared to be open to anyone")
-        return self.viewer
+        return self.identity
+
+    @property
+    def governor(self) -> Governor:
+        """The governor; a route that needs one is not called without."""
+        return self.site.governor
+
+    @property
+    def viewer(self) -> Viewer:
+        """Whose rows the asker may see and change under the policy in force."""
+        return viewer(self.who, self.governor.state.policy)
+
+    def frame(self) -> Frame:
+        """The state as the asker may see it, now."""
+        return self.site.frame(self.viewer, self.headers.get("Accept-Language"))
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
@@ -79,6 +99,12 @@ class Route:
         It reads the state, so it answers 503 until there is one.
     stream : bool
         Answered by the handler of event streams.
+    servers : bool
+        A single-user server's own token may make this call.
+    gate : bool
+        Lies beside ``/api/v1``, for the hub alone.
+    identify : bool
+        Open to anyone, yet looks at who asks.
     """
 
     method: str
@@ -97,6 +123,7 @@ class Route:
     stream: bool = False
     servers: bool = True
     gate: bool = False
+    identify: bool = False
 
     @property
     def pattern(self) -> str:

@@ -1,0 +1,164 @@
+"""Turns what was committed into events of the stream.
+
+``request`` and ``lease`` carry the whole row, for its owner, the owners of its tenant and admins.
+``notice`` carries all notices of one user. ``capacity`` is for everybody and says what is free by
+now; ``place`` tells everybody who waits and listens the own place, without a number of its own:
+whoever comes back reads it anew. The last two are sent at most once a second: at once after a
+quiet second, else at the end of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from ..clock import Clock, show_time
+from ..domain.events import Event, NodeRecord, PolicyVersion, Switch
+from ..domain.leases import Lease
+from ..domain.ordering import position
+from ..domain.requests import Request
+from ..domain.state import State, bucket_key
+from ..views import capacity_view, lease_view, notices_of, request_view
+from ..views.frame import Frame, Viewer
+from .feed import Feed, encode
+
+QUIET_MS = 1_000
+AT_ONCE = 200
+"""Places worked out in one go, before other work gets its turn."""
+
+
+class Publisher:
+    """See the module."""
+
+    def __init__(self, state: State, clock: Clock, feed: Feed) -> None:
+        self._state = state
+        self._clock = clock
+        self._feed = feed
+        self._capacity = Pulse(self._send_capacity, clock)
+        self._places = Pulse(self._send_places, clock)
+        self._walking: asyncio.Task[None] | None = None
+
+    def committed(self, events: Sequence[Event]) -> None:
+        """Publish a batch: each row once, as it is after the batch."""
+        rows: dict[str, Request | Lease] = {}
+        capacity = places = False
+        for event in events:
+            record = event.record
+            if isinstance(record, (Request, Lease)):
+                rows[record.id] = record
+                capacity = capacity or isinstance(record, Lease)
+                places = places or isinstance(record, Request)
+            elif isinstance(record, (NodeRecord, PolicyVersion, Switch)):
+                capacity = True
+        for row in rows.values():
+            self._send_row(row)
+        if len(self._feed):
+            if capacity:
+                self._capacity.beat()
+            if places:
+                self._places.beat()
+
+    def _frame(self, viewer: Viewer) -> Frame:
+        offset = self._clock.offset_ms()
+        return Frame(
+            state=self._state,
+            now=self._clock.now_ms(),
+            wall=lambda at: show_time(at + offset),
+            viewer=viewer,
+        )
+
+    def _send_row(self, row: Request | Lease) -> None:
+        # As its own user sees it: what names other people's rows is left out for all.
+        frame = self._frame(Viewer(name=row.user))
+        if isinstance(row, Request):
+            lease = self._state.leases.get(row.lease or "")
+            data = request_view(frame, row, lease=lease)
+            self._feed.publish("request", data, user=row.user, tenant=row.tenant)
+            return
+        self._feed.publish("lease", lease_view(frame, row), user=row.user, tenant=row.tenant)
+        if row.reclaim is not None or row.held_until is not None:
+            self._feed.publish("notice", {"notices": notices_of(frame, row.user)}, user=row.user)
+
+    def _send_capacity(self) -> None:
+        view = capacity_view(self._frame(Viewer(name="")))
+        for pool in view["pools"]:
+            pool.pop("behind", None)
+        kept = {key: view[key] for key in view if key not in ("nodes", "devices")}
+        for flavor in kept["flavors"]:
+            flavor.pop("behind", None)
+        for pool in kept["pools"]:
+            for flavor in pool["flavors"]:
+                flavor.pop("behind", None)
+        self._feed.publish("capacity", kept)
+
+    def _send_places(self) -> None:
+        if self._walking is None or self._walking.done():
+            self._walking = asyncio.ensure_future(self._walk())
+
+    async def _walk(self) -> None:
+        listening = set(self._feed.users)
+        waiting = [
+            row
+            for row in self._state.requests.values()
+            if row.state == "queued" and row.user in listening
+        ]
+        for number, row in enumerate(waiting, 1):
+            frame = place_frame(self._state, row, self._clock.now_ms())
+            if frame is not None:
+                self._feed.tell(row.user, frame)
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._capacity.close()
+        self._places.close()
+        if self._walking is not None:
+            self._walking.cancel()
+
+
+def place_frame(state: State, row: Request, now: int) -> bytes | None:
+    """The frame that tells a waiting request its place; None when it does not wait any more."""
+    current = state.requests.get(row.id)
+    if current is None or current.state != "queued":
+        return None
+    bucket = state.queue.get(bucket_key(state.policy, current))
+    if bucket is None:
+        return None
+    place, line = position(state, current, bucket, now)
+    return encode(
+        "place", {"id": row.id, "position": place, "ahead": place - 1, "in_line": line}
+    )
+
+
+class Pulse:
+    """Calls at most once in ``QUIET_MS``: at once after quiet, else when it has passed."""
+
+    def __init__(self, call: Callable[[], None], clock: Clock) -> None:
+        self._call = call
+        self._clock = clock
+        self._last: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def beat(self) -> None:
+        """Something changed."""
+        if self._timer is not None:
+            return
+        now = self._clock.now_ms()
+        wait = 0 if self._last is None else self._last + QUIET_MS - now
+        if wait <= 0:
+            self._last = now
+            self._call()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(wait / 1000, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        self._last = self._clock.now_ms()
+        self._call()
+
+    def close(self) -> None:
+        """Call no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
