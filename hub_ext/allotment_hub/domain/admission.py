@@ -11,19 +11,21 @@ from dataclasses import replace
 
 from . import quota
 from .checks import Blocked, Fit, check, interruptible_of
+from .events import Claim
 from .leases import UNASSIGNED, Lease
 from .ordering import OrderKey, bucket_order
 from .requests import Reason, Request
 from .returns import (
     claims_due,
     end_claim,
+    ends_anyway,
     make_claim,
     plan_return,
     serve_claims,
     waiting_for_return,
 )
-from .state import Bucket, Cell, State, lease_due, with_state
-from .timers import expire
+from .state import Bucket, Cell, State, bucket_key, lease_due, with_state
+from .timers import expire, still_asked, undo
 
 MAX_PASSES = 1000
 """A bound on the passes of one cycle, so that a fault in a rule cannot stop the governor."""
@@ -116,6 +118,7 @@ GENERAL = frozenset(
     {
         "UserLimitReached", "ApprovalPending", "HeldForPriority", "BudgetSpent", "NoQuota",
         "GrantsPaused", "Reconciling", "BackendUnreachable", "CeilingReached",
+        "EnvironmentPreparing",
     }
 )  # fmt: skip
 
@@ -303,6 +306,8 @@ def _promote(state: State, cell: Cell, tenant: str, room: int, now: int) -> None
         room = left
         what = "lease.guaranteed" if not changed.lenders else "lease.loan_reduced"
         state.emit(now, what, changed, why=f"the guarantee of {tenant} has freed")
+        if not changed.lenders and lease.state == "noticed" and not still_asked(state, changed):
+            undo(state, changed, now, "the lease has become guaranteed")
 
 
 def _move_loans(state: State, cell: Cell, now: int) -> None:
@@ -352,3 +357,23 @@ def _check_claims(state: State, now: int) -> None:
         request = state.requests.get(request_id)
         if request is None or request.state != "queued":
             end_claim(state, request_id, now, "the request no longer waits")
+        elif not _claim_holds(state, state.claims[request_id]):
+            # Who was asked back is not to go, or a device has failed: work it out again.
+            bucket = state.queue[bucket_key(state.policy, request)]
+            bucket.blocked = None
+
+
+def _claim_holds(state: State, claim: Claim) -> bool:
+    for lease_id in claim.victims:
+        lease = state.leases.get(lease_id)
+        if lease is not None and not ends_anyway(lease) and not lease.lenders:
+            return False
+    for uuid, _ in claim.devices:
+        place = state.places.get(uuid)
+        if place is None:
+            return False
+        node, key, position = place
+        shelf = state.stocks[key].shelves[node]
+        if shelf.devices[position].health != "ok" or not shelf.node.serves:
+            return False
+    return True

@@ -100,6 +100,11 @@ def check_general(state: State, request: Request, now: int) -> Reason | None:
         if state.on(switch):
             known = state.switches[switch]
             return reason(code, switch, since=known.since, detail=known.text or None)
+    if request.waits_for is not None and request.waits_for in state.leases:
+        return reason(
+            "EnvironmentPreparing", "server", leases=(request.waits_for,),
+            detail="the server that had this name is still being stopped",
+        )  # fmt: skip
     class_ = state.policy.classes.get(request.class_)
     tenant = state.policy.tenants.get(request.tenant)
     if class_ is None or tenant is None or tenant.disabled:
@@ -156,7 +161,7 @@ def check_cell(state: State, request: Request, cell: Cell, now: int) -> Fit | Bl
             return Blocked(rank=2, cell=cell, reason=refusal)
     shortage = max(
         0,
-        quota.borrowed(cell) + beyond
+        quota.borrowed(cell) + beyond + (quota.over(state, cell) if beyond else 0)
         - quota.lendable(state, cell, request.tenant, own, request.id),
     )  # fmt: skip
     if shortage and beyond:

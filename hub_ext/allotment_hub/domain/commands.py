@@ -69,32 +69,44 @@ def submit(
         state_since=now, options=options,
     )  # fmt: skip
     actor = actor or f"user:{user}"
-    old = _same_server(state, request)
-    refusal = refused_for(state, request, replaces=old)
+    waiting = _same_server(state, request)
+    refusal = refused_for(state, request, replaces=waiting[0] if waiting else None)
     if refusal is not None:
         rejected = replace(request, state="rejected", reasons=(refusal,))
         state.emit(now, "request.rejected", rejected, actor, refusal.code)
         return rejected
-    if old is not None and old.state in ("queued", "parked"):
+    for old in waiting:
         if asks_no_more(old, request):
-            request = replace(request, submitted_at=old.submitted_at)
+            request = replace(request, submitted_at=min(request.submitted_at, old.submitted_at))
+        end_claim(state, old.id, now, f"replaced by {id}")
         _end(state, old, "cancelled", now, actor, f"replaced by {id}")
+    held = _live_lease(state, request)
+    if held is not None:
+        request = replace(request, waits_for=held.id)
     state.emit(now, "request.queued", request, actor)
-    if old is not None and old.state == "granted" and old.lease in state.leases:
-        lease = state.leases[old.lease]
-        if lease.state != "stopping":
-            stop(state, lease, now, "replaced", f"the same server was asked for again as {id}")
+    if held is not None and held.state != "stopping":
+        release(state, now, held.id, "governor", f"the same server was asked for again as {id}")
     state.presence[user, id] = now  # who has just asked is looking
     return request
 
 
-def _same_server(state: State, request: Request) -> Request | None:
+def _same_server(state: State, request: Request) -> list[Request]:
+    """What the same user's server of that name has in the queue."""
+    if request.server is None:
+        return []
+    return [
+        other
+        for other in state.requests.values()
+        if other.user == request.user
+        and other.server == request.server
+        and other.state in ("queued", "parked")
+    ]
+
+
+def _live_lease(state: State, request: Request) -> Lease | None:
     if request.server is None:
         return None
-    for other in state.requests.values():
-        if other.user == request.user and other.server == request.server:
-            return other
-    return None
+    return next(state.leases_of(request.user, request.server), None)
 
 
 def asks_no_more(old: Request, new: Request) -> bool:
@@ -278,6 +290,8 @@ def release(state: State, now: int, lease_id: str, actor: str, why: str = "relea
     if lease is None or lease.state == "stopping":
         return
     trigger: Trigger = "owner" if actor == f"user:{lease.user}" else "admin"
+    if actor == "governor":
+        trigger = "replaced"
     if lease.state == "granted" and lease.held_until is not None:
         _released(state, lease, now, actor, why)
     else:
@@ -352,8 +366,11 @@ def _released(state: State, lease: Lease, now: int, actor: str, why: str) -> Non
     if request is None:
         return
     taken_back = trigger in ("return", "preemption", "drain") and lease.class_kind == "batch"
-    if (taken_back and lease.interruptible != "no") or lease.end_reason.startswith("retry: "):
-        again = with_state(request, "queued", now, lease=None)
+    again_wanted = taken_back and lease.interruptible != "no"
+    if (again_wanted or lease.end_reason.startswith("retry: ")) and not _same_server(
+        state, request
+    ):
+        again = with_state(request, "queued", now, lease=None, waits_for=None)
         state.emit(now, "request.queued", again, actor, "queued again with its age")
     elif actor == f"user:{lease.user}" and lease.state == "granted":
         _end(state, replace(request, lease=None), "cancelled", now, actor, why)

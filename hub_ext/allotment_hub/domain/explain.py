@@ -113,7 +113,7 @@ def occupied(
         if shelf.free or shelf.part
     }
     ending = _next_end(state, stock)
-    common = {
+    common: dict[str, Any] = {
         "asked": ask.gpus,
         "flavor": stock.flavor,
         "free": stock.free,
@@ -137,7 +137,8 @@ def occupied(
     code = "NodeUnhealthy" if stock.in_service < ask.gpus else "AllInUse"
     return reason(
         code, "placement", since=since, in_use=stock.in_service - stock.free,
-        out_of_service=out * stock.capacity or None, nodes=_unhealthy_nodes(stock) or None, **common,
+        out_of_service=out * stock.capacity or None, nodes=_unhealthy_nodes(stock) or None,
+        **common,
     )  # fmt: skip
 
 

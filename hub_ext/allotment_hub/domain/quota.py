@@ -106,6 +106,17 @@ def borrowed(cell: Cell) -> int:
     return sum(cell.borrowed.values())
 
 
+def over(state: State, cell: Cell) -> int:
+    """What tenants use of their own beyond guarantees that were lowered under them. Nobody lent
+    it, so that it is no loan; but nobody can borrow it either.
+    """
+    total = 0
+    for name, quota in state.owners.get((cell.pool, cell.flavor), ()):
+        own = cell.used.get(name, 0) - cell.borrowed.get(name, 0)
+        total += max(0, own - quota.guarantee)
+    return total
+
+
 def split(state: State, cell: Cell, tenant: str, amount: int, request: str = "") -> tuple[int, int]:
     """How a use of ``amount`` more divides into (own, beyond the guarantee)."""
     unused = share_of(state, cell, tenant).unused - claimed(state, cell, tenant, request)

@@ -86,7 +86,8 @@ class Request:
     ``reasons`` holds those of its end (a refusal) or the last that were recorded.
 
     ``submitted_at`` is its age and survives parking and requeueing; ``sequence`` is the order in
-    which the governor accepted it and breaks every tie.
+    which the governor accepted it and breaks every tie. ``waits_for`` is the lease of the same
+    server that still has to be gone before this one can be granted.
     """
 
     id: str
@@ -108,6 +109,7 @@ class Request:
     reasons: tuple[Reason, ...] = ()
     options: tuple[tuple[str, object], ...] = field(default=())
     approved_until: int | None = None
+    waits_for: str | None = None
 
     @property
     def live(self) -> bool:

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 
 from .events import Claim
 from .inventory import group_of_pool
-from .leases import Lease, LeasedDevice, LeaseState, Reclaim
+from .leases import Lease, LeasedDevice, Reclaim
 from .placement import Usable, Want, node_suits, pick, usable
 from .reasons import reason
 from .requests import Reason, Request
 from .state import Cell, State
 from .stock import Shelf, Stock
+from .timers import undo
 
 Cost = tuple[int, int, int, int, str]
 
@@ -315,10 +316,7 @@ def _undo(state: State, victims: set[str], request_id: str, now: int) -> None:
         if lease is None or lease.state not in ("noticed", "frozen") or lease.reclaim is None:
             continue
         if lease.reclaim.trigger == "return" and lease.reclaim.for_request == request_id:
-            # A lease told while it was still being prepared goes back to being prepared.
-            back: LeaseState = "active" if lease.active_at is not None else "preparing"
-            undone = replace(lease, state=back, state_since=now, reclaim=None)
-            state.emit(now, "lease.kept", undone, why="the demand behind the return is gone")
+            undo(state, lease, now, "the demand behind the return is gone")
 
 
 def waiting_for_return(state: State, request: Request) -> Reason:

@@ -475,13 +475,13 @@ def lease_notice(lease: Lease) -> int:
 def bucket_key(policy: Policy, request: Request) -> tuple[object, ...]:
     """All that admission looks at in a request, and nothing else: requests with the same key are
     one line. The user counts only where the tenant limits users, the request itself only where
-    its class needs an approval of its own.
+    its class needs an approval of its own or it waits for a server to be gone.
     """
     ask = request.ask
     tenant = policy.tenants.get(request.tenant)
     by_user = tenant is not None and tenant.limits.gpus_per_user is not None
     class_ = policy.classes.get(request.class_)
-    single = class_ is not None and class_.approval is not None
+    single = request.waits_for is not None or (class_ is not None and class_.approval is not None)
     return (
         request.tenant, request.class_, request.kind, ask.flavor, ask.pool, ask.gpus, ask.devices,
         ask.nodes, ask.same_node, ask.nvlink, ask.min_memory, ask.min_driver, ask.cpus, ask.memory,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .budget import charges
 from .events import Spent
-from .leases import Lease, Reclaim, Trigger
+from .leases import Lease, LeaseState, Reclaim, Trigger
 from .requests import Request
 from .state import State, lease_due, with_state
 
@@ -32,8 +32,26 @@ def _lease_due(state: State, lease: Lease, now: int) -> None:
         notice_of_term(state, lease, now)
     elif lease.term_ends_at <= now:
         stop(state, lease, now, "term", "the term ended")
+    elif lease.reclaim is not None and not still_asked(state, lease):
+        undo(state, lease, now, "what it was asked back for is gone")
     elif lease.reclaim is not None:
         stop(state, lease, now, lease.reclaim.trigger, "the notice ended")
+
+
+def still_asked(state: State, lease: Lease) -> bool:
+    """Whether the trigger of a reclaim holds: looked at right before it acts."""
+    reclaim = lease.reclaim
+    if reclaim is None or reclaim.trigger != "return":
+        return True
+    claim = state.claims.get(reclaim.for_request or "")
+    return claim is not None and lease.id in claim.victims and bool(lease.lenders)
+
+
+def undo(state: State, lease: Lease, now: int, why: str) -> None:
+    """Take a notice back: the lease goes on as before it."""
+    back: LeaseState = "active" if lease.active_at is not None else "preparing"
+    kept = replace(lease, state=back, state_since=now, reclaim=None)
+    state.emit(now, "lease.kept", kept, why=why)
 
 
 def park(state: State, lease: Lease, now: int) -> None:
