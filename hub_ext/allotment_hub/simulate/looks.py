@@ -35,17 +35,16 @@ def compare(expect: Expect, found: Any) -> list[Mismatch]:
     A bare mapping against a list means that some element matches it.
     """
     pattern = expect.pattern
-    if found is None:
-        found = _NOTHING if isinstance(pattern, (Mapping, list)) else None
+    nothing = found is None
+    if nothing and isinstance(pattern, (Mapping, list)):
+        found = MISSING
     if isinstance(found, list) and isinstance(pattern, Mapping) and not _compares(pattern):
         pattern = [pattern]
+    parted = mismatches(pattern, found)
     return [
-        Mismatch(part.path, part.wanted, None if part.found is _NOTHING else part.found)
-        for part in mismatches(pattern, found)
+        Mismatch(part.path, part.wanted, None) if part.path == "" and nothing else part
+        for part in parted
     ]
-
-
-_NOTHING = MISSING
 
 
 def _compares(pattern: Mapping[str, Any]) -> bool:

@@ -104,7 +104,13 @@ def request_view(
 
 
 def rejected_view(frame: Frame, asked: Mapping[str, Any], reason: Reason) -> dict[str, Any]:
-    """Show what was refused before it became a request: state ``rejected``, one reason."""
+    """Show what was refused before it became a request: state ``rejected``, one reason.
+
+    A code that is not of the public list says what is wrong with the input, in its ``detail``.
+    """
+    shown = reason_view(frame, reason)
+    if reason.code not in sentences.CATEGORY:
+        shown |= {"category": "input", "text": dict(reason.evidence).get("detail", shown["text"])}
     return {
         "id": None,
         "kind": asked.get("kind", "session"),
@@ -118,7 +124,7 @@ def rejected_view(frame: Frame, asked: Mapping[str, Any], reason: Reason) -> dic
         "position": None,
         "ahead": None,
         "submitted_at": frame.time(frame.now),
-        "reasons": [reason_view(frame, reason, ())],
+        "reasons": [shown],
         "forecast": {"expected_start": None, "latest_start": None, "basis": None},
         "passed_by": [],
         "history": [],
