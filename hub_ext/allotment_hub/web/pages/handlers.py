@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from tornado.httputil import url_concat
 from tornado.web import RequestHandler
 
 from allotment_hub import sentences
@@ -146,6 +147,9 @@ class PageHandler(BaseHandler):
         url = self.site.authenticator.login_url(self)
         if url is None:
             raise Problem(401, "NotAuthenticated", "Log in to see this page.")
+        if self.site.settings.get("hub_auth") is None:
+            # The hub's way to log in remembers by itself where it began.
+            url = url_concat(url, {"next": self.request.uri or self.site.prefix})
         self.redirect(url)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:

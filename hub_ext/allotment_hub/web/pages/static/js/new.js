@@ -67,11 +67,14 @@ function draw(model, news) {
     show(content, h('p', {}, newsLine(news)));
     return;
   }
-  if (!parts.form) {
+  const first = !parts.form;
+  if (first) {
     build(model);
-    preview();
   }
   drawFlavors(model);
+  if (first) {
+    preview();
+  }
   show(parts.news, newsLine(news));
 }
 

@@ -49,6 +49,8 @@ export function askText(asked) {
   const parts = [`${showNumber(asked.gpus)} × ${kind}`];
   if (asked.nodes > 1) {
     parts.push(_('on {nodes:n} nodes', { nodes: asked.nodes }));
+  } else if (asked.gpus > 1 && asked.same_node === false) {
+    parts.push(_('on any nodes'));
   } else if (asked.gpus > 1 && asked.same_node !== false) {
     parts.push(_('on one node'));
   }
@@ -119,6 +121,9 @@ export function changeText(change, asked) {
   if ('duration' in change) {
     parts.push(_('for {duration:duration}', { duration: change.duration }));
   }
+  if (change.nvlink === false) {
+    parts.push(_('without NVLink'));
+  }
   if (change.borrow === true) {
     parts.push(_('borrowing allowed'));
   }
@@ -139,7 +144,7 @@ export function whenText(forecast) {
     return _('start not known');
   }
   const left = millisecondsTo(expected);
-  if (left !== null && left < 60_000) {
+  if (left !== null && left < 30_000) {
     return _('could start now');
   }
   const latest = typeof forecast === 'object' ? forecast.latest_start : null;

@@ -5,6 +5,7 @@
 
 import {
   CallError,
+  N_,
   _,
   announce,
   button,
@@ -15,11 +16,13 @@ import {
   countdownText,
   h,
   millisecondsTo,
+  rows,
   safeNext,
   segment,
   serverAddress,
   show,
   site,
+  spanText,
   start,
   timeElement
 } from './base.js';
@@ -54,12 +57,30 @@ let panel = null; // the open form for changes: one element, so that redrawing k
 
 async function load() {
   const request = await call('GET', `requests/${segment(id)}`);
-  const past = ['done', 'cancelled', 'expired'].includes(request.state);
+  request.history = await historyOf(request);
+  const over = ['done', 'cancelled', 'expired'].includes(request.state);
   const lease =
-    request.lease && (request.state === 'granted' || past)
+    request.lease && (request.state === 'granted' || over)
       ? await call('GET', `leases/${segment(request.lease)}`).catch(leaseMissing)
       : null;
   return { request, lease };
+}
+
+const past = { known: '', steps: [] };
+
+/** The steps of the request: as they come, else from the audit, asked again only after a change. */
+async function historyOf(request) {
+  if (request.history?.length) {
+    return request.history;
+  }
+  const codes = (request.reasons ?? []).map(reason => reason.code);
+  const key = JSON.stringify([request.state, codes, request.asked, request.lease]);
+  if (past.known !== key) {
+    const answer = await call('GET', `audit?subject=${segment(id)}&limit=50`);
+    past.steps = rows(answer, 'audit').map(({ at, what, why }) => ({ at, what, text: why }));
+    past.known = key;
+  }
+  return past.steps;
 }
 
 function leaseMissing(error) {
@@ -180,24 +201,40 @@ function placeText(request) {
     : _('You are number {position:n} in line.', { position: request.position });
 }
 
+// What a forecast rests on, as the governor words it.
+const BASES = [
+  N_('the devices asked back return by then'),
+  N_('the term of the lease that ends next'),
+  N_('the devices are free now'),
+  N_('now')
+];
+
 function startBlock(request) {
-  const { expected_start: expected, latest_start: latest } = request.forecast ?? {};
+  const { expected_start: expected, latest_start: latest, basis } = request.forecast ?? {};
   if (!expected && !latest) {
-    return h('div', { class: 'al-eta' }, h('span', { class: 'al-quiet' }, _('When it starts is not known yet.')));
+    return h(
+      'div',
+      { class: 'al-eta' },
+      h('span', { class: 'al-quiet' }, _('When it starts is not known yet.'))
+    );
   }
+  const certain = !expected || expected === latest;
+  const left = millisecondsTo(expected ?? latest);
+  const resting = BASES.includes(basis) ? _(basis) : basis;
   return h(
     'div',
     { class: 'al-eta' },
-    expected
-      ? [h('span', { class: 'al-quiet' }, _('starts at about')), h('b', {}, timeElement(expected))]
-      : null,
-    latest
+    h('span', { class: 'al-quiet' }, certain ? _('starts at the latest at') : _('starts at about')),
+    h('b', {}, timeElement(expected ?? latest)),
+    left > 0 ? h('span', { class: 'al-quiet' }, _('in {span}', { span: spanText(left) })) : null,
+    !certain && latest
       ? h(
           'span',
           { class: 'al-quiet' },
           _('at the latest {at:time}, when the leases in front end', { at: latest })
         )
-      : h('span', { class: 'al-quiet' }, _('no latest start can be promised'))
+      : null,
+    resting ? h('span', { class: 'al-quiet al-small al-basis' }, resting) : null
   );
 }
 
