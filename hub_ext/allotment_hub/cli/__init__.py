@@ -28,7 +28,8 @@ from .output import CheckFailed, UsageError
 PROGRAM = "allotment-hub"
 
 if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+    # argparse has no public name for this type.
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - see above
 
 __all__ = ["CheckFailed", "UsageError", "build_parser", "main"]
 
@@ -43,6 +44,8 @@ class Parser(argparse.ArgumentParser):
 
 def _modules() -> Iterator[ModuleType]:
     for found in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
+        if found.name == "__main__":
+            continue  # importing it runs the command once more
         module = importlib.import_module(f"{__name__}.{found.name}")
         if hasattr(module, "register"):
             yield module
