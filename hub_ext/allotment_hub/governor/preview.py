@@ -19,7 +19,7 @@ from ..domain.shapes import tenants_of
 from ..domain.state import State
 from ..views import lease_view, request_view
 from ..views.frame import Frame
-from ..views.outlook import change_in_words
+from ..views.outlook import change_in_words, outlook_of
 
 WISH = "preview"
 MOST_ALTERNATIVES = 4
@@ -53,7 +53,8 @@ class Preview:
         after = Frame(
             state=outcome.state, now=frame.now, wall=frame.wall, viewer=frame.viewer, lang=frame.lang
         )
-        shown = request_view(after, outcome.request, lease=outcome.lease)
+        outlook = outlook_of(after, outcome.request, helps=False)
+        shown = request_view(after, outcome.request, lease=outcome.lease, outlook=outlook)
         shown["id"] = None
         granted = outcome.decision == "granted"
         if granted:

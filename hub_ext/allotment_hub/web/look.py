@@ -5,10 +5,12 @@ What is not there and what may not be seen are the same answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..domain.leases import Lease
 from ..domain.requests import Request
+from ..ledger import EventFilter, Ledger, StoredEvent
 from ..views import lease_view, request_view
 from ..views.frame import Frame
 from ..views.outlook import outlook_of
@@ -18,6 +20,9 @@ from .schema import ListQuery
 if TYPE_CHECKING:
     from .routes import Call
     from .site import Site
+
+MOST_STEPS = 200
+MOST_LEASES = 10
 
 REQUEST_STATES = frozenset(
     {"queued", "parked", "granted", "done", "cancelled", "rejected", "expired"}
@@ -102,15 +107,36 @@ def _narrow(call: Call, query: ListQuery) -> str | None:
 
 
 def request_shown(
-    site: Site, frame: Frame, row: Request, *, helps: bool = True
+    site: Site,
+    frame: Frame,
+    row: Request,
+    *,
+    helps: bool = True,
+    history: Iterable[tuple[int, str, str]] = (),
 ) -> dict[str, Any]:
     """A request with what the rules say about it now. Without ``helps`` it is cheap: for lists."""
     lease = frame.state.leases.get(row.lease or "")
-    view = request_view(frame, row, lease=lease, outlook=outlook_of(frame, row, helps=helps))
+    outlook = outlook_of(frame, row, history=history, helps=helps)
+    view = request_view(frame, row, lease=lease, outlook=outlook)
     slot = site.service.start_slot(row.lease) if row.lease else None
     view["start_slot"] = slot
     view["url"] = f"{site.prefix}waiting/{row.id}"
     return view
+
+
+async def history_of(call: Call, row: Request) -> list[tuple[int, str, str]]:
+    """What has happened to a request and its leases: when, what, why."""
+    subjects = [row.id, *(f"{row.id}.{number}" for number in range(1, row.grants + 1))]
+
+    def ask(ledger: Ledger) -> list[StoredEvent]:
+        return [
+            event
+            for subject in subjects[-MOST_LEASES:]
+            for event in ledger.query_events(EventFilter(subject=subject), limit=MOST_STEPS)
+        ]
+
+    events = sorted(await call.site.service.query(ask), key=lambda event: event.seq)
+    return [(event.at, event.what, event.why) for event in events[-MOST_STEPS:]]
 
 
 def lease_shown(site: Site, frame: Frame, row: Lease) -> dict[str, Any]:

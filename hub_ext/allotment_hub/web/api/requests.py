@@ -15,7 +15,7 @@ from ...domain.state import State
 from ...ledger import IdempotencyKey
 from ...governor.preview import preview as look_ahead
 from ..answers import PreviewView, RequestList, RequestView
-from ..look import find_request, in_states, own_request, past_requests, request_shown
+from ..look import find_request, history_of, in_states, own_request, past_requests, request_shown
 from ..problems import Fault, Problem, bad_input
 from ..routes import Answer, Call, route
 from ..schema import Changes, ListQuery, NewRequest, Nothing, Preview
@@ -151,7 +151,8 @@ async def requests(call: Call) -> Answer:
 async def request(call: Call) -> Answer:
     """One request, of the present or the past."""
     found = await find_request(call, call.path["id"])
-    return Answer(request_shown(call.site, call.frame(), found))
+    history = await history_of(call, found)
+    return Answer(request_shown(call.site, call.frame(), found, history=history))
 
 
 @route("PATCH", "/requests/{id}", who="user", change=True, body=Changes, answer=RequestView)
