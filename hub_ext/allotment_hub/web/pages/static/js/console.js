@@ -41,7 +41,7 @@ async function load() {
     call('GET', 'capacity'),
     call('GET', 'requests?state=queued,parked,granted&limit=500'),
     call('GET', 'leases?limit=500'),
-    call('GET', 'audit?limit=50'),
+    call('GET', 'audit?limit=25'),
     call('GET', 'policy/history')
   ]);
   return {

@@ -60,7 +60,7 @@ export function askText(asked) {
   if (asked.min_memory) {
     parts.push(_('at least {memory:memory} each', { memory: asked.min_memory }));
   }
-  return parts.join(site.lang === 'zh' ? ',' : ' ');
+  return parts.join(site.lang === 'zh' ? '，' : ' ');
 }
 
 /** "2 × A100 80 GB" of a lease. */

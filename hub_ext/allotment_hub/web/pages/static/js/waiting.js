@@ -157,7 +157,7 @@ function title(text, request) {
   return h(
     'h1',
     {},
-    `${text}: ${askText(request.asked)}${team}`,
+    text + _(': ') + askText(request.asked) + team,
     request.server ? h('span', { class: 'al-quiet' }, ` · ${request.server}`) : null
   );
 }
@@ -359,9 +359,9 @@ function stepText(step) {
   const reason = step.text && /^[A-Z][A-Za-z]+$/.test(step.text);
   const text = say(`steps.${key}`);
   if (reason) {
-    return `${text}: ${reasonWords({ code: step.text, evidence: step.evidence }).head}`;
+    return text + _(': ') + reasonWords({ code: step.text, evidence: step.evidence }).head;
   }
-  return step.text ? `${text}: ${step.text}` : text;
+  return step.text ? text + _(': ') + step.text : text;
 }
 
 function passText(passed) {
