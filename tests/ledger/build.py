@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import MISSING, fields, replace
 from typing import Any, get_type_hints
 
+from sqlalchemy import create_engine, text
+
 from allotment_hub.domain.events import Event, PolicyVersion, Record
 from allotment_hub.domain.inventory import Device, Node
 from allotment_hub.domain.leases import Lease, LeasedDevice
 from allotment_hub.domain.policy import Flavor, Policy, Quota, Sharing, Tenant
 from allotment_hub.domain.requests import Ask, Request
+from allotment_hub.ledger.tables import GENESIS, NAMES
 
 OFFSET = 1_700_000_000_000
 """UTC minus steady time in these tests."""
@@ -82,3 +85,15 @@ def events(*records: Record, at: int = 1) -> list[Event]:
 def granted(number: int, **changes: Any) -> list[Event]:
     """A request and its lease, as one grant leaves them."""
     return events(request(number, "granted", lease=f"l{number}"), lease(number, **changes))
+
+
+def empty_postgres(url: str) -> None:
+    """Make the tables of a database those of a new ledger, faster than by making them anew."""
+    engine = create_engine(url)
+    names = ", ".join(f'"{name}"' for name in NAMES.tables if name != "leader")
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE leader DISABLE TRIGGER USER"))
+        connection.execute(text(f"TRUNCATE {names}"))
+        connection.execute(text(f"UPDATE leader SET epoch = 0, position = 0, head = '{GENESIS}'"))  # noqa: S608  # a constant
+        connection.execute(text("ALTER TABLE leader ENABLE TRIGGER USER"))
+    engine.dispose()

@@ -3,10 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from allotment_hub.ledger import Ledger
-from allotment_hub.ledger.tables import GENESIS, NAMES
+from tests.ledger import build
 from tests.support.postgres import Cluster
 
 
@@ -21,14 +20,7 @@ def shared_postgres_url(postgres_cluster: Cluster) -> Iterator[str]:
 @pytest.fixture
 def emptied_postgres_url(shared_postgres_url: str) -> str:
     """A PostgreSQL database with the tables of a new ledger."""
-    engine = create_engine(shared_postgres_url)
-    names = ", ".join(f'"{name}"' for name in NAMES.tables if name != "leader")
-    with engine.begin() as connection:
-        connection.execute(text("ALTER TABLE leader DISABLE TRIGGER USER"))
-        connection.execute(text(f"TRUNCATE {names}"))
-        connection.execute(text(f"UPDATE leader SET epoch = 0, position = 0, head = '{GENESIS}'"))  # noqa: S608  # a constant
-        connection.execute(text("ALTER TABLE leader ENABLE TRIGGER USER"))
-    engine.dispose()
+    build.empty_postgres(shared_postgres_url)
     return shared_postgres_url
 
 

@@ -95,7 +95,7 @@ async def write(opened, out: int, seed: int) -> None:  # type: ignore[no-untyped
             number = next(numbers)
             await committer.commit(build.granted(number))
             os.write(out, b"granted %d\n" % number)
-            if chance.random() < 0.5:
+            if chance.random() < 0.9:
                 ended = build.events(build.lease(number, "released"), build.request(number, "done"))
                 await committer.commit(ended)
                 os.write(out, b"released %d\n" % number)

@@ -18,7 +18,7 @@ from tests.support.postgres import Cluster
 def crash(url: str, *options: str) -> dict[str, object]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.ledger.crash", url, *options],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=170,
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=590,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     result: dict[str, object] = json.loads(done.stdout)
@@ -30,7 +30,7 @@ def test_nothing_acknowledged_is_lost_when_the_writer_is_killed(ledger_url: str)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost_in_two_hundred_kills(ledger_url: str) -> None:
     assert crash(ledger_url, "--rounds", "200", "--seed", "7")["faults"] == []
 

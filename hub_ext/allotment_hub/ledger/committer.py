@@ -81,7 +81,7 @@ class Committer:
         meta: Mapping[str, str] | None = None,
         forget_keys_before: int | None = None,
     ) -> int:
-        """Wait until the events are durable; the place of the last event of their transaction.
+        """Wait until the events are durable; the place (``seq``) of the last of them.
 
         Cancelling the wait does not take the events back.
 
@@ -92,14 +92,17 @@ class Committer:
         LedgerError
             What made the transaction fail, for those whose events were in it.
         """
-        return await self.submit(
-            Unit(
-                events=tuple(events),
-                keys=tuple(idempotency),
-                meta=meta or {},
-                forget_keys_before=forget_keys_before,
-            )
+        unit = Unit(
+            events=tuple(events),
+            keys=tuple(idempotency),
+            meta=meta or {},
+            forget_keys_before=forget_keys_before,
         )
+        return await self.submit(unit)
+
+    def submit_events(self, events: Sequence[Event]) -> asyncio.Future[int]:
+        """Take events into the next transaction at once, without waiting; see :meth:`submit`."""
+        return self.submit(Unit(events=tuple(events)))
 
     def submit(self, unit: Unit) -> asyncio.Future[int]:
         """Take a unit into the next transaction at once; the future tells when it is durable."""
@@ -149,7 +152,9 @@ class Committer:
             if not isinstance(error, Exception):
                 raise
             return
-        for _, future in batch:
+        position -= sum(len(unit.events) for unit in units)
+        for unit, future in batch:
+            position += len(unit.events)
             if not future.done():
                 future.set_result(position)
 

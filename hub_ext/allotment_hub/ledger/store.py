@@ -35,7 +35,6 @@ class Ledger(Reader):
 
     def __init__(self, place: Place, engine: Engine) -> None:
         super().__init__(place, engine)
-        self._statements = writing.Statements(engine.dialect)
         self._lock = lock_for(place, engine)
         self._writer: Connection | None = None
         self._tail: Tail | None = None
@@ -186,7 +185,8 @@ class Ledger(Reader):
         tail, self._tail = self._tail, None  # stays None, unless all goes well
         batch = build(units, tail, offset_ms)
         try:
-            writing.write(self._writer, self._statements, batch, self._epoch)
+            statements = writing.statements_for(self._engine.dialect)
+            writing.write(self._writer, statements, batch, self._epoch)
         except writing.EpochEnded:
             raise LostLeadership(str(self.place), self._epoch, self._leader_row()) from None
         self._tail = batch.tail

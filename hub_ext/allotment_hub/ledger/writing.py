@@ -86,6 +86,16 @@ class Statements:
         return Many(whole, self._dialect)
 
 
+_MADE: dict[str, Statements] = {}
+
+
+def statements_for(dialect: Dialect) -> Statements:
+    """The statements for a database: compiling them takes as long as opening a ledger."""
+    if dialect.name not in _MADE:
+        _MADE[dialect.name] = Statements(dialect)
+    return _MADE[dialect.name]
+
+
 def write(connection: Connection, statements: Statements, batch: Batch, epoch: int) -> None:
     """Write a batch in one durable transaction, or nothing of it.
 
