@@ -72,7 +72,7 @@ def submit(
     waiting = _same_server(state, request)
     refusal = refused_for(state, request, replaces=waiting[0] if waiting else None)
     if refusal is not None:
-        rejected = replace(request, state="rejected", reasons=(refusal,))
+        rejected = replace(request, state="rejected", reasons=(replace(refusal, since=now),))
         state.emit(now, "request.rejected", rejected, actor, refusal.code)
         return rejected
     for old in waiting:
@@ -295,7 +295,7 @@ def release(state: State, now: int, lease_id: str, actor: str, why: str = "relea
     if lease.state == "granted" and lease.held_until is not None:
         _released(state, lease, now, actor, why)
     else:
-        stop(state, lease, now, trigger, why)
+        stop(state, lease, now, trigger, why, actor)
 
 
 def preparing(state: State, now: int, lease_id: str) -> Lease:

@@ -83,7 +83,9 @@ def notice_of_term(state: State, lease: Lease, now: int) -> None:
     state.emit(now, "lease.noticed", noticed, why="the term of the lease ends")
 
 
-def stop(state: State, lease: Lease, now: int, trigger: Trigger, why: str) -> None:
+def stop(
+    state: State, lease: Lease, now: int, trigger: Trigger, why: str, actor: str = "governor"
+) -> None:
     """Begin to stop a lease. Its devices stay taken until their absence is confirmed."""
     old = lease.reclaim
     reclaim = Reclaim(
@@ -95,7 +97,7 @@ def stop(state: State, lease: Lease, now: int, trigger: Trigger, why: str) -> No
         for_request=old.for_request if old is not None else None,
     )
     stopping = replace(lease, state="stopping", state_since=now, reclaim=reclaim, end_reason=why)
-    state.emit(now, "lease.stopping", stopping, why=why)
+    state.emit(now, "lease.stopping", stopping, actor, why)
 
 
 def charge(state: State, released: Lease, now: int) -> None:
