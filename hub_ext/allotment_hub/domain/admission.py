@@ -18,13 +18,12 @@ from .requests import Reason, Request
 from .returns import (
     claims_due,
     end_claim,
-    ends_anyway,
     make_claim,
     plan_return,
     serve_claims,
     waiting_for_return,
 )
-from .state import Bucket, Cell, State, bucket_key, lease_due, with_state
+from .state import Bucket, Cell, State, bucket_key, ends_anyway, lease_due, with_state
 from .timers import expire, still_asked, undo
 
 MAX_PASSES = 1000
@@ -56,7 +55,8 @@ def next_due(state: State, now: int) -> int | None:
     claim = claims_due(state)
     if claim is not None:
         times.append(claim)
-    times += [bucket.retry_at for bucket in state.queue.values() if bucket.retry_at is not None]
+    if state.retries:
+        times.append(state.retries[0][0])
     times += request_dues(state)
     return max(now, min(times)) if times else None
 
@@ -81,17 +81,14 @@ def request_dues(state: State) -> list[int]:
 
 
 def _admit(state: State, now: int) -> None:
-    """One pass over the lines in order. A line that is blocked is looked at again only when
-    something that could change the answer has changed.
-    """
+    """One pass, in order, over the lines whose answer may have changed since the last."""
     heap: list[tuple[OrderKey, int, Bucket]] = []
-    for number, bucket in enumerate(state.queue.values()):
-        if _may_fit(state, bucket, now):
-            heap.append((bucket_order(state, bucket, now), number, bucket))
+    for number, bucket in enumerate(_lines_to_try(state, now)):
+        heap.append((bucket_order(state, bucket, now), number, bucket))
     heapq.heapify(heap)
     while heap:
         key, number, bucket = heapq.heappop(heap)
-        if not bucket.entries or bucket.key not in state.queue:
+        if not bucket.entries or state.queue.get(bucket.key) is not bucket:
             continue
         fresh = bucket_order(state, bucket, now)
         if fresh > key:
@@ -101,42 +98,46 @@ def _admit(state: State, now: int) -> None:
             heapq.heappush(heap, (bucket_order(state, bucket, now), number, bucket))
 
 
-def _epochs(state: State, bucket: Bucket) -> tuple[int, ...]:
-    stocks = state.stocks
-    return (
-        state.general_epoch if bucket.blocked is not None and _is_general(bucket.blocked) else 0,
-        *(stocks[key].epoch if key in stocks else -1 for key in bucket.stocks),
-        *(stocks[key].loans for key in bucket.stocks if key in stocks and not bucket.claimless),
-    )
+def _lines_to_try(state: State, now: int) -> list[Bucket]:
+    """The lines to look at: new ones, those that wait for what has been freed or lent, and those
+    whose time has come. Takes note that they have been looked at.
+    """
+    keys = dict.fromkeys(state.dirty)
+    if state.dirty_general:
+        keys.update(state.general)
+    for stock_key in state.dirty_stocks:
+        for key in state.lines.get(stock_key, ()):
+            if key not in keys and _may_fit(state, state.queue[key]):
+                keys[key] = None
+    for stock_key in state.dirty_loans:
+        for key in state.lines.get(stock_key, ()):
+            if state.queue[key].owed:
+                keys[key] = None
+    while state.retries and state.retries[0][0] <= now:
+        keys[heapq.heappop(state.retries)[1]] = None
+    state.dirty, state.dirty_stocks, state.dirty_loans = {}, {}, {}
+    state.dirty_general = False
+    return [state.queue[key] for key in keys if key in state.queue]
 
 
-def _is_general(blocked: Reason) -> bool:
-    return blocked.code in GENERAL
-
-
-GENERAL = frozenset(
-    {
-        "UserLimitReached", "ApprovalPending", "HeldForPriority", "BudgetSpent", "NoQuota",
-        "GrantsPaused", "Reconciling", "BackendUnreachable", "CeilingReached",
-        "EnvironmentPreparing",
-    }
-)  # fmt: skip
-
-
-def _may_fit(state: State, bucket: Bucket, now: int) -> bool:
-    if bucket.blocked is None:
+def _may_fit(state: State, bucket: Bucket) -> bool:
+    """Whether something freed can have changed the answer. Where less is free than is asked for
+    and nothing may be asked back, or where there is still nothing to borrow, it cannot.
+    """
+    if bucket.blocked is None or bucket.owed:
         return True
-    if bucket.retry_at is not None and bucket.retry_at <= now:
-        return True
-    if bucket.seen == _epochs(state, bucket):
+    gpus = bucket.sample.ask.gpus
+    if not any(state.stocks[key].free >= gpus for key in bucket.stocks if key in state.stocks):
         return False
-    if bucket.blocked.code == "AllInUse" and bucket.claimless:
-        # Still less is free than is asked for, and nothing may be asked back: no other answer.
-        gpus = bucket.sample.ask.gpus
-        if all(state.stocks[k].free < gpus for k in bucket.stocks if k in state.stocks):
-            bucket.seen = _epochs(state, bucket)
-            return False
+    if bucket.blocked.code in ("NothingToBorrow", "LendLimitReached"):
+        return any(_could_borrow(state, bucket, key, gpus) for key in bucket.cells)
     return True
+
+
+def _could_borrow(state: State, bucket: Bucket, key: tuple[str, str], gpus: int) -> bool:
+    cell, tenant = state.cell(*key), bucket.sample.tenant
+    own, beyond = quota.split(state, cell, tenant, gpus)
+    return not beyond or not quota.shortage(state, cell, tenant, own, beyond)
 
 
 def _try(state: State, bucket: Bucket, order: OrderKey, now: int) -> bool:
@@ -146,32 +147,45 @@ def _try(state: State, bucket: Bucket, order: OrderKey, now: int) -> bool:
     if isinstance(result, Fit):
         grant(state, request, result, now, passed=_passed(state, bucket, order, result.cell, now))
         return True
-    blocked, claimless = _ask_back(state, request, result, now)
-    previous = bucket.blocked
-    bucket.blocked = blocked
-    bucket.claimless = claimless
-    bucket.retry_at = blocked.until if blocked.code == "BudgetSpent" else None
-    bucket.seen = _epochs(state, bucket)
-    recorded = request.reasons[0].code if request.reasons else None
-    if recorded != blocked.code and (previous is None or previous.code != blocked.code):
-        noted = replace(blocked, since=now)
-        state.emit(now, "request.waiting", replace(request, reasons=(noted,)), why=blocked.code)
+    bucket.blocked = _ask_back(state, request, result, now)
+    bucket.owed = result.owed
+    if bucket.blocked.code in GENERAL:
+        state.general[bucket.key] = None
+    else:
+        state.general.pop(bucket.key, None)
+    if bucket.blocked.until is not None and bucket.blocked.code == "BudgetSpent":
+        heapq.heappush(state.retries, (bucket.blocked.until, bucket.key))
+    if not request.reasons or request.reasons[0].code != bucket.blocked.code:
+        noted = replace(bucket.blocked, since=now)
+        state.emit(
+            now, "request.waiting", replace(request, reasons=(noted,)), why=bucket.blocked.code
+        )
     return False
 
 
-def _ask_back(state: State, request: Request, blocked: Blocked, now: int) -> tuple[Reason, bool]:
-    """Make or renew the claim of a request that its guarantee covers.
+GENERAL = frozenset(
+    {
+        "UserLimitReached", "ApprovalPending", "HeldForPriority", "BudgetSpent", "NoQuota",
+        "GrantsPaused", "Reconciling", "BackendUnreachable", "CeilingReached",
+        "EnvironmentPreparing",
+    }
+)  # fmt: skip
+"""Reasons that the end of any lease, or a word of a person, may lift."""
 
-    Returns the reason, and whether nothing may be asked back for it (it is beyond the guarantee).
-    """
+
+def _ask_back(state: State, request: Request, blocked: Blocked, now: int) -> Reason:
+    """Keep, make or renew the claim of a request that its guarantee covers, and say its reason."""
+    mine = state.claims.get(request.id)
     if blocked.owed and blocked.cell is not None:
+        if mine is not None and claim_holds(state, mine):
+            return waiting_for_return(state, request)
         plan = plan_return(state, request, blocked.cell, blocked.shortage, now)
         if plan is not None and plan.victims:
             make_claim(state, request, blocked.cell, plan, now)
-            return waiting_for_return(state, request), False
-    if request.id in state.claims:
+            return waiting_for_return(state, request)
+    if mine is not None:
         end_claim(state, request.id, now, f"cannot be served now: {blocked.reason.code}")
-    return blocked.reason, not blocked.owed
+    return blocked.reason
 
 
 def _passed(state: State, bucket: Bucket, order: OrderKey, cell: Cell, now: int) -> tuple[str, ...]:
@@ -271,7 +285,9 @@ def _settle(state: State, now: int) -> None:
     """Where a tenant's guarantee has freed, its borrowed leases become guaranteed, oldest first;
     where an owner uses what it had lent, the loan moves to an owner with something to spare.
     """
-    for cell in list(state.cells.values()):
+    touched, state.touched = state.touched, {}
+    for key in touched:
+        cell = state.cells[key]
         if not cell.borrowed:
             continue
         for tenant in sorted(cell.borrowed):
@@ -352,21 +368,27 @@ def _moved(
 
 
 def _check_claims(state: State, now: int) -> None:
-    """End the claims whose request is no longer waiting, or whose devices have failed."""
-    for request_id in sorted(state.claims):
+    """End the claims whose request no longer waits; work out anew those that cannot be served."""
+    if not state.recheck_claims:
+        return
+    doubtful, state.recheck_claims = sorted(state.recheck_claims), set()
+    for request_id in doubtful:
         request = state.requests.get(request_id)
         if request is None or request.state != "queued":
             end_claim(state, request_id, now, "the request no longer waits")
-        elif not _claim_holds(state, state.claims[request_id]):
-            # Who was asked back is not to go, or a device has failed: work it out again.
-            bucket = state.queue[bucket_key(state.policy, request)]
-            bucket.blocked = None
+        elif request_id in state.claims and not claim_holds(state, state.claims[request_id]):
+            state.dirty[bucket_key(state.policy, request)] = None
 
 
-def _claim_holds(state: State, claim: Claim) -> bool:
+def claim_holds(state: State, claim: Claim) -> bool:
+    """Whether a claim will be served: somebody is still to go, and no device has failed."""
+    waiting = False
     for lease_id in claim.victims:
         lease = state.leases.get(lease_id)
-        if lease is not None and not ends_anyway(lease) and not lease.lenders:
+        if lease is None:
+            continue
+        waiting = True
+        if not ends_anyway(lease) and not lease.lenders:
             return False
     for uuid, _ in claim.devices:
         place = state.places.get(uuid)
@@ -376,4 +398,4 @@ def _claim_holds(state: State, claim: Claim) -> bool:
         shelf = state.stocks[key].shelves[node]
         if shelf.devices[position].health != "ok" or not shelf.node.serves:
             return False
-    return True
+    return waiting

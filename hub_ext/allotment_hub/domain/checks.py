@@ -159,11 +159,7 @@ def check_cell(state: State, request: Request, cell: Cell, now: int) -> Fit | Bl
         refusal = _check_borrowing(state, request, cell, share, own, beyond, now)
         if refusal is not None:
             return Blocked(rank=2, cell=cell, reason=refusal)
-    shortage = max(
-        0,
-        quota.borrowed(cell) + beyond + (quota.over(state, cell) if beyond else 0)
-        - quota.lendable(state, cell, request.tenant, own, request.id),
-    )  # fmt: skip
+    shortage = quota.shortage(state, cell, request.tenant, own, beyond, request.id)
     if shortage and beyond:
         return Blocked(rank=3, cell=cell, reason=_nothing(state, request, cell, where, beyond))
     stock = state.stock(cell.pool, cell.flavor)
@@ -214,16 +210,13 @@ def _check_borrowing(
 
 def _nothing(state: State, request: Request, cell: Cell, where: str, beyond: int) -> Reason:
     """Nothing to borrow: either the owners use their guarantees, or they do not lend the rest."""
-    unused = lends = 0
-    for name, owner in state.owners.get((cell.pool, cell.flavor), ()):
-        if name != request.tenant:
-            unused += quota.share_of(state, cell, name).unused
-            lends += owner.lends
-    free = max(0, unused - quota.borrowed(cell))
+    lend, unused, loans, _ = quota.totals(state, cell)
+    unused -= max(0, quota.share_of(state, cell, request.tenant).unused)
+    free = max(0, unused - loans)
     code = "LendLimitReached" if free >= beyond else "NothingToBorrow"
     return reason(
         code, f"lend:{where}", tenant=request.tenant, flavor=cell.flavor, pool=cell.pool,
-        asked=beyond, lend=lends, lent=quota.borrowed(cell), free_guarantee=free,
+        asked=beyond, lend=lend, lent=loans, free_guarantee=free,
     )  # fmt: skip
 
 

@@ -21,13 +21,11 @@ def claimed(state: State, cell: Cell, tenant: str, request: str = "") -> int:
     """
     if not state.claims:
         return 0
-    return sum(
-        claim.gpus
-        for claim in state.claims.values()
-        if claim.tenant == tenant
-        and (claim.pool, claim.flavor) == (cell.pool, cell.flavor)
-        and claim.request != request
-    )
+    total = state.claimed.get((tenant, cell.pool, cell.flavor), 0)
+    own = state.claims.get(request) if total and request else None
+    if own is not None and (own.tenant, own.pool, own.flavor) == (tenant, cell.pool, cell.flavor):
+        total -= own.gpus
+    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,36 +83,28 @@ def unassigned(state: State, cell: Cell) -> int:
     return max(0, room)
 
 
-def lendable(
-    state: State, cell: Cell, tenant: str = "", own_more: int = 0, request: str = ""
-) -> int:
-    """What all owners of a cell may have lent out at most, were ``tenant`` to use ``own_more``
-    more of its guarantee than now (for ``request``, whose own claim is not counted twice).
+def totals(state: State, cell: Cell) -> tuple[int, int, int, int]:
+    """(lendable by owners, unused by owners, borrowed, over) of a cell, kept until it changes.
+
+    *Over* is what tenants use of their own beyond guarantees that were lowered under them: nobody
+    lent it, so that it is no loan, but nobody can borrow it either.
     """
-    total = unassigned(state, cell)
-    for name, quota in state.owners.get((cell.pool, cell.flavor), ()):
-        unused = quota.guarantee - cell.used.get(name, 0) + cell.borrowed.get(name, 0)
-        unused -= claimed(state, cell, name, request)
-        if name == tenant:
-            unused -= own_more
-        total += max(0, min(quota.lends, unused))
-    return total
-
-
-def borrowed(cell: Cell) -> int:
-    """All that is borrowed in a cell."""
-    return sum(cell.borrowed.values())
-
-
-def over(state: State, cell: Cell) -> int:
-    """What tenants use of their own beyond guarantees that were lowered under them. Nobody lent
-    it, so that it is no loan; but nobody can borrow it either.
-    """
-    total = 0
+    if cell.totals is not None:
+        return cell.totals
+    lend = unused = over = 0
     for name, quota in state.owners.get((cell.pool, cell.flavor), ()):
         own = cell.used.get(name, 0) - cell.borrowed.get(name, 0)
-        total += max(0, own - quota.guarantee)
-    return total
+        room = quota.guarantee - own - claimed(state, cell, name)
+        over += max(0, own - quota.guarantee)
+        unused += max(0, room)
+        lend += max(0, min(quota.lends, room))
+    cell.totals = (lend, unused, sum(cell.borrowed.values()), over)
+    return cell.totals
+
+
+def borrowed(state: State, cell: Cell) -> int:
+    """All that is borrowed in a cell."""
+    return totals(state, cell)[2]
 
 
 def split(state: State, cell: Cell, tenant: str, amount: int, request: str = "") -> tuple[int, int]:
@@ -122,6 +112,23 @@ def split(state: State, cell: Cell, tenant: str, amount: int, request: str = "")
     unused = share_of(state, cell, tenant).unused - claimed(state, cell, tenant, request)
     own = min(amount, max(0, unused))
     return own, amount - own
+
+
+def shortage(
+    state: State, cell: Cell, tenant: str, own: int, beyond: int, request: str = ""
+) -> int:
+    """How much more would be borrowed than is lendable, were ``tenant`` to use ``own`` more of its
+    guarantee and borrow ``beyond`` (for ``request``, whose own claim is not counted twice).
+    """
+    lend, _, loans, over = totals(state, cell)
+    quota = state.quotas.get((tenant, cell.pool, cell.flavor))
+    if quota is not None and own:
+        room = quota.guarantee - cell.used.get(tenant, 0) + cell.borrowed.get(tenant, 0)
+        before = room - claimed(state, cell, tenant)
+        after = room - claimed(state, cell, tenant, request) - own
+        lend -= max(0, min(quota.lends, before)) - max(0, min(quota.lends, after))
+    missing = loans + beyond - lend - unassigned(state, cell)
+    return max(0, missing + (over if beyond else 0))
 
 
 def choose_lenders(

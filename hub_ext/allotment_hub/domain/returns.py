@@ -9,6 +9,7 @@ told (a claim that could not be placed asks nobody).
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ from .leases import Lease, LeasedDevice, Reclaim
 from .placement import Usable, Want, node_suits, pick, usable
 from .reasons import reason
 from .requests import Reason, Request
-from .state import Cell, State
+from .state import Cell, State, ends_anyway
 from .stock import Shelf, Stock
 from .timers import undo
 
@@ -44,11 +45,6 @@ def ends_by(lease: Lease, now: int) -> int:
     return min(asked + lease.notice, max(now, lease.term_ends_at)) + lease.stop_grace
 
 
-def ends_anyway(lease: Lease) -> bool:
-    """Whether a lease is on its way out already."""
-    return lease.state in ("noticed", "frozen", "stopping")
-
-
 def cost(lease: Lease, now: int) -> Cost:
     """What it costs to take a lease: smallest first."""
     if ends_anyway(lease):
@@ -64,14 +60,13 @@ def candidates(state: State, request: Request, cell: Cell, now: int) -> list[Lea
     Only borrowed ones, and those that end anyway; never of work declared as not interruptible,
     never one that another claim counts on.
     """
-    spoken = {v for c in state.claims.values() if c.request != request.id for v in c.victims}
     found = []
     for pool in state.policy.pools:
         if group_of_pool(state.policy, pool) != cell.group:
             continue
         for lease_id in state.by_cell.get((pool, cell.flavor), ()):
             lease = state.leases[lease_id]
-            if lease.id in spoken:
+            if state.claim_of.get(lease.id, request.id) != request.id:
                 continue
             if ends_anyway(lease) or (lease.lenders and lease.interruptible != "no"):
                 found.append(lease)
@@ -82,6 +77,8 @@ def plan_return(state: State, request: Request, cell: Cell, shortage: int, now: 
     """The cheapest return that lets a request start, or None where none would."""
     stock = state.stock(cell.pool, cell.flavor)
     if stock is None:
+        return None
+    if stock.free + state.takeable.get((cell.group, cell.flavor), 0) < request.ask.gpus:
         return None
     offered = candidates(state, request, cell, now)
     if not offered:
@@ -130,6 +127,8 @@ def _plan_devices(
         return _plan_anywhere(state, stock, want, offered)
     options = []
     for name, shelf in stock.shelves.items():
+        if name not in by_node and len(shelf.free) + len(shelf.part) < want.per_node:
+            continue
         if not node_suits(state, shelf.node, want.ask):
             continue
         planned = _plan_node(state, stock, shelf, want, by_node.get(name, ()))
@@ -160,17 +159,25 @@ def _plan_node(
     state: State, stock: Stock, shelf: Shelf, want: Want, offered: Sequence[Lease]
 ) -> tuple[list[Lease], list[LeasedDevice]] | None:
     """The cheapest leases of one node whose end makes room there, and the room."""
+    needed = want.per_node * want.ask.per_device
+    name = shelf.node.name
+    room = len(shelf.free) * stock.capacity + sum(shelf.part.values())
+    gives = [sum(d.share for d in lease.devices if d.node == name) for lease in offered]
+    if room + sum(gives) < needed:
+        return None
     check = usable(state, want)
     taken: list[Lease] = []
-    fit = _fit(stock, shelf, want, taken, check)
-    for lease in offered:
+    fit = _fit(stock, shelf, want, taken, check) if room >= needed else None
+    for lease, amount in zip(offered, gives, strict=True):
         if fit is not None:
             break
         taken.append(lease)
-        fit = _fit(stock, shelf, want, taken, check)
+        room += amount
+        if room >= needed:
+            fit = _fit(stock, shelf, want, taken, check)
     if fit is None:
         return None
-    for lease in list(taken):
+    for lease in list(taken) if len(taken) > 1 else ():
         # No victim whose stop would not help: the dearest are looked at last and stay if needed.
         fewer = [other for other in taken if other is not lease]
         better = _fit(stock, shelf, want, fewer, check)
@@ -265,25 +272,19 @@ def make_claim(state: State, request: Request, cell: Cell, plan: Plan, now: int)
 
 def serve_claims(state: State, now: int) -> None:
     """Give notice to every lease of a claim whose protected period is over."""
-    for request_id in sorted(state.claims):
-        claim = state.claims[request_id]
-        for lease_id in claim.victims:
-            lease = state.leases.get(lease_id)
-            if lease is None or lease.state not in ("preparing", "active"):
-                continue
-            if lease.protected_until <= now:
-                _notice(state, lease, claim, now)
+    while state.victim_due and state.victim_due[0][0] <= now:
+        _, lease_id = heapq.heappop(state.victim_due)
+        claim = state.claims.get(state.claim_of.get(lease_id, ""))
+        lease = state.leases.get(lease_id)
+        if claim is None or lease is None:
+            continue
+        if lease.state in ("preparing", "active") and lease.protected_until <= now:
+            _notice(state, lease, claim, now)
 
 
 def claims_due(state: State) -> int | None:
-    """When the next protected period of a claim's lease ends."""
-    times = [
-        lease.protected_until
-        for claim in state.claims.values()
-        for lease in (state.leases.get(v) for v in claim.victims)
-        if lease is not None and lease.state in ("preparing", "active")
-    ]
-    return min(times, default=None)
+    """When the next protected period of a claimed lease ends."""
+    return state.victim_due[0][0] if state.victim_due else None
 
 
 def _notice(state: State, lease: Lease, claim: Claim, now: int) -> None:

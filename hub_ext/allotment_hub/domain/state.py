@@ -36,15 +36,19 @@ CellKey = tuple[str, str]
 
 
 class Cell:
-    """Who uses how much of one flavor in one pool, in milli-GPUs, by tenant."""
+    """Who uses how much of one flavor in one pool, in milli-GPUs, by tenant.
 
-    __slots__ = ("borrowed", "flavor", "group", "lent", "pool", "used")
+    ``totals`` are sums over all owners that :mod:`.quota` keeps here until a count changes.
+    """
+
+    __slots__ = ("borrowed", "flavor", "group", "lent", "pool", "totals", "used")
 
     def __init__(self, pool: str, flavor: str, group: str) -> None:
         self.pool, self.flavor, self.group = pool, flavor, group
         self.used: dict[str, int] = {}
         self.borrowed: dict[str, int] = {}
         self.lent: dict[str, int] = {}
+        self.totals: tuple[int, int, int, int] | None = None
 
     def copy(self) -> Cell:
         other = Cell(self.pool, self.flavor, self.group)
@@ -54,6 +58,7 @@ class Cell:
         return other
 
     def count(self, lease: Lease, sign: int) -> None:
+        self.totals = None
         _add(self.used, lease.tenant, sign * lease.gpus)
         for lender, amount in lease.lenders:
             _add(self.borrowed, lease.tenant, sign * amount)
@@ -66,17 +71,7 @@ class Bucket:
     Because they are alike, only the first can be granted next, and what blocks it blocks all.
     """
 
-    __slots__ = (
-        "blocked",
-        "cells",
-        "claimless",
-        "entries",
-        "key",
-        "retry_at",
-        "sample",
-        "seen",
-        "stocks",
-    )  # fmt: skip
+    __slots__ = ("blocked", "cells", "entries", "key", "owed", "sample", "stocks")
 
     def __init__(self, key: tuple[object, ...], sample: Request) -> None:
         self.key = key
@@ -85,16 +80,13 @@ class Bucket:
         self.cells: tuple[CellKey, ...] = ()
         self.stocks: tuple[tuple[str, str], ...] = ()
         self.blocked: Reason | None = None
-        self.claimless = True
-        self.seen: tuple[int, ...] = ()
-        self.retry_at: int | None = None
+        self.owed = False
 
     def copy(self) -> Bucket:
         other = Bucket(self.key, self.sample)
         other.entries = self.entries.copy()
         other.cells, other.stocks = self.cells, self.stocks
-        other.blocked, other.claimless = self.blocked, self.claimless
-        other.seen, other.retry_at = self.seen, self.retry_at
+        other.blocked, other.owed = self.blocked, self.owed
         return other
 
 
@@ -116,7 +108,6 @@ class State:
         self.presence: dict[tuple[str, str], int] = {}
         self.sequence = 0
         self.fence = 0
-        self.general_epoch = 0
         self._clear_indices()
 
     # -- reading -----------------------------------------------------------------------------
@@ -205,11 +196,9 @@ class State:
 
     def _put_other(self, record: Record) -> None:
         if isinstance(record, Claim):
-            self._keep(self.claims, record.request, record)
-            self._hold()
+            self._put_claim(record)
         elif isinstance(record, Reservation):
-            self._keep(self.reservations, record.request, record)
-            self._hold()
+            self._put_reservation(record)
         elif isinstance(record, PolicyVersion):
             self.version = record
             self.reindex()
@@ -218,19 +207,57 @@ class State:
             self.reindex()
         elif isinstance(record, Switch):
             self.switches[record.name] = record
-            self.general_epoch += 1
+            self.dirty_general = True
         elif isinstance(record, Grant):
             self.people[record.id] = record
-            self.general_epoch += 1
+            self.dirty_general = True
         elif isinstance(record, Spent):
             self.spent[record.tenant, record.period_starts_at] = record.amount
 
-    @staticmethod
-    def _keep(table: dict[str, Any], key: str, record: Claim | Reservation) -> None:
-        if record.active:
-            table[key] = record
-        else:
-            table.pop(key, None)
+    def _put_claim(self, new: Claim) -> None:
+        old = self.claims.pop(new.request, None)
+        if old is not None:
+            self._index_claim(old, -1)
+        if new.active:
+            self.claims[new.request] = new
+            self._index_claim(new, 1)
+
+    def _index_claim(self, claim: Claim, sign: int) -> None:
+        _add(self.claimed, (claim.tenant, claim.pool, claim.flavor), sign * claim.gpus)
+        self.cell(claim.pool, claim.flavor).totals = None
+        for uuid, _ in claim.devices:
+            if sign > 0:
+                self.held[uuid] = claim.request
+            elif self.held.get(uuid) == claim.request:
+                del self.held[uuid]
+        for lease_id in claim.victims:
+            if sign > 0:
+                self.claim_of[lease_id] = claim.request
+                self.watch_victim(lease_id)
+            elif self.claim_of.get(lease_id) == claim.request:
+                del self.claim_of[lease_id]
+        if sign < 0:
+            self._wake(claim.pool, claim.flavor)
+
+    def watch_victim(self, lease_id: str) -> None:
+        """Look at a lease that is claimed when its protected period is over."""
+        lease = self.leases.get(lease_id)
+        if lease is not None and lease.state in ("granted", "preparing", "active"):
+            due = lease.protected_until
+            if lease.state == "granted":
+                due = max(due, lease.term_ends_at)
+            heapq.heappush(self.victim_due, (due, lease_id))
+
+    def _put_reservation(self, new: Reservation) -> None:
+        old = self.reservations.pop(new.request, None)
+        if old is not None:
+            for uuid, _ in old.devices:
+                self.reserved.pop(uuid, None)
+            self._wake(old.pool, old.flavor)
+        if new.active:
+            self.reservations[new.request] = new
+            for uuid, _ in new.devices:
+                self.reserved[uuid] = (new.request, new.starts_at)
 
     def _keep_node(self, record: NodeRecord) -> None:
         if record.gone:
@@ -252,6 +279,8 @@ class State:
                     return
                 self._dequeue(old)
             self.parked -= old.state == "parked"
+            if new.id in self.claims and new.state != "queued":
+                self.recheck_claims.add(new.id)
         self.sequence = max(self.sequence, new.sequence)
         if new.live:
             self.requests[new.id] = new
@@ -268,6 +297,7 @@ class State:
         if old is not None:
             check_edge(LEASE_EDGES, f"lease {new.id}", old.state, new.state)
             self._count(old, -1, devices=not new.live)
+            self._change_of_claimed(old, new)
         self.fence = max(self.fence, new.fence)
         if new.live:
             self.leases[new.id] = new
@@ -279,19 +309,30 @@ class State:
                 heapq.heappush(self.due, (due, new.id))
         else:
             self.leases.pop(new.id, None)
-            self.general_epoch += 1
+            self.dirty_general = True
         if old is None:
-            stock = self.stock(new.pool, new.flavor) if new.lenders else None
-            if stock is not None:
-                stock.loans += 1
+            if new.lenders:
+                self.dirty_loans[self.cell(new.pool, new.flavor).group, new.flavor] = None
             for passed in new.passed:
                 passes = self.passes.setdefault(passed, {})
                 key = (new.request, new.passed_why)
                 passes[key] = passes.get(key, 0) + 1
 
+    def _change_of_claimed(self, old: Lease, new: Lease) -> None:
+        request = self.claim_of.get(new.id)
+        if request is None:
+            return
+        if bool(old.lenders) != bool(new.lenders):
+            self.recheck_claims.add(request)
+        if old.state == "granted" and new.state in ("preparing", "active"):
+            heapq.heappush(self.victim_due, (new.protected_until, new.id))
+
     def _count(self, lease: Lease, sign: int, *, devices: bool) -> None:
         self.cell(lease.pool, lease.flavor).count(lease, sign)
         key = (lease.pool, lease.flavor)
+        self.touched[key] = None
+        if lease.lenders or ends_anyway(lease):
+            _add(self.takeable, (self.cells[key].group, lease.flavor), sign * lease.gpus)
         _add(self.used_by_user, (lease.tenant, lease.user), sign * lease.gpus)
         _add(self.used_by_tenant, lease.tenant, sign * lease.gpus)
         _add(self.running, lease.class_, sign)
@@ -308,15 +349,15 @@ class State:
             if place is not None:
                 node, stock_key, position = place
                 self.stocks[stock_key].change(node, position, sign * device.share)
+                if sign < 0:
+                    self.dirty_stocks[stock_key] = None
         for node in lease.nodes if lease.cpus or lease.memory else ():
             cpus, memory = self.host_used.get(node, (0, 0))
             self.host_used[node] = (cpus + sign * lease.cpus, memory + sign * lease.memory)
 
     def _wake(self, pool: str, flavor: str) -> None:
         """What this pool and flavor blocked may fit now: look at it again."""
-        stock = self.stock(pool, flavor)
-        if stock is not None:
-            stock.epoch += 1
+        self.dirty_stocks[self.cell(pool, flavor).group, flavor] = None
 
     # -- the queue ---------------------------------------------------------------------------
 
@@ -331,9 +372,12 @@ class State:
                     (self.cell(pool, flavor).group, flavor) for pool, flavor in bucket.cells
                 )
             )
+            for stock_key in bucket.stocks:
+                self.lines.setdefault(stock_key, {})[key] = None
         entry = (request.submitted_at, request.sequence, request.id)
         if not bucket.entries or entry < bucket.entries[0]:
             bucket.blocked = None
+            self.dirty[key] = None
         insort(bucket.entries, entry)
         _add(self.queued_by_user, (request.tenant, request.user), 1)
 
@@ -345,8 +389,13 @@ class State:
         del bucket.entries[at]
         if not bucket.entries:
             del self.queue[key]
+            self.dirty.pop(key, None)
+            self.general.pop(key, None)
+            for stock_key in bucket.stocks:
+                self.lines[stock_key].pop(key, None)
         elif at == 0:
             bucket.blocked = None
+            self.dirty[key] = None
         _add(self.queued_by_user, (request.tenant, request.user), -1)
 
     # -- indices -----------------------------------------------------------------------------
@@ -377,12 +426,25 @@ class State:
         self.parked = 0
         self.held: dict[str, str] = {}
         self.reserved: dict[str, tuple[str, int]] = {}
+        self.claimed: dict[tuple[str, str, str], int] = {}
+        self.claim_of: dict[str, str] = {}
+        self.victim_due: list[tuple[int, str]] = []
+        self.recheck_claims: set[str] = set()
+        self.takeable: dict[tuple[str, str], int] = {}
+        # What has changed since admission last looked. Lines that are blocked are looked at again
+        # only where one of these says that the answer may be another.
+        self.lines: dict[tuple[str, str], dict[tuple[object, ...], None]] = {}
+        self.dirty: dict[tuple[object, ...], None] = {}
+        self.general: dict[tuple[object, ...], None] = {}
+        self.dirty_stocks: dict[tuple[str, str], None] = {}
+        self.dirty_loans: dict[tuple[str, str], None] = {}
+        self.dirty_general = True
+        self.retries: list[tuple[int, tuple[object, ...]]] = []
+        self.touched: dict[CellKey, None] = {}
 
     def reindex(self) -> None:
         """Build every index anew from the records: after loading, a new policy or other nodes."""
-        epoch = self.general_epoch + 1
         self._clear_indices()
-        self.general_epoch = epoch
         for lease in self.leases.values():
             for device in lease.devices:
                 _add(self.taken, device.uuid, device.share)
@@ -393,7 +455,12 @@ class State:
             self.parked += request.state == "parked"
             if request.state == "queued":
                 self._enqueue(request)
-        self._hold()
+        for claim in self.claims.values():
+            self._index_claim(claim, 1)
+        for kept in self.reservations.values():
+            for uuid, _ in kept.devices:
+                self.reserved[uuid] = (kept.request, kept.starts_at)
+        self.recheck_claims = set(self.claims)
 
     def _stock_nodes(self) -> None:
         for name in sorted(self.nodes):
@@ -423,20 +490,6 @@ class State:
         if due is not None:
             heapq.heappush(self.due, (due, lease.id))
 
-    def _hold(self) -> None:
-        """Which devices are spoken for: by a claim altogether, by a reservation from a time on."""
-        self.held = {
-            uuid: claim.request for claim in self.claims.values() for uuid, _ in claim.devices
-        }
-        self.reserved = {
-            uuid: (kept.request, kept.starts_at)
-            for kept in self.reservations.values()
-            for uuid, _ in kept.devices
-        }
-        self.general_epoch += 1
-        for stock in self.stocks.values():
-            stock.epoch += 1
-
     def fork(self) -> State:
         """An independent copy with an empty journal: what is done to it leaves no trace here."""
         other = State.__new__(State)
@@ -446,12 +499,17 @@ class State:
                 continue
             if name in ("cells", "stocks", "queue"):
                 value = {key: part.copy() for key, part in value.items()}
-            elif name in ("by_cell", "passes"):
+            elif name in ("by_cell", "passes", "lines"):
                 value = {key: dict(part) for key, part in value.items()}
-            elif isinstance(value, (dict, list)):
+            elif isinstance(value, (dict, list, set)):
                 value = value.copy()
             setattr(other, name, value)
         return other
+
+
+def ends_anyway(lease: Lease) -> bool:
+    """Whether a lease is on its way out already."""
+    return lease.state in ("noticed", "frozen", "stopping")
 
 
 def lease_due(lease: Lease) -> int | None:

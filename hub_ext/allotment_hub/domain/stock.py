@@ -28,8 +28,7 @@ class Stock:
 
     ``by_free[n]`` lists the nodes that have exactly ``n`` untouched devices, ``partly`` the
     partly used devices as ``(free, node, position)``; both sorted, so that walking them is best
-    fit with the name as the last tie-break. ``epoch`` rises whenever something was freed,
-    ``loans`` whenever something was lent.
+    fit with the name as the last tie-break.
     """
 
     __slots__ = (
@@ -55,8 +54,6 @@ class Stock:
         self.partly: list[tuple[int, str, int]] = []
         self.in_service = 0
         self.free = 0
-        self.epoch = 0
-        self.loans = 0
         self.largest = 0
 
     def copy(self) -> Stock:
@@ -65,7 +62,7 @@ class Stock:
         other.by_free = [names.copy() for names in self.by_free]
         other.partly = self.partly.copy()
         other.in_service, other.free = self.in_service, self.free
-        other.epoch, other.loans, other.largest = self.epoch, self.loans, self.largest
+        other.largest = self.largest
         return other
 
     def add(self, node: Node, devices: tuple[Device, ...], taken: dict[str, int]) -> None:
@@ -107,8 +104,6 @@ class Stock:
                 del self.partly[bisect_left(self.partly, (left, node, position))]
         left -= amount
         self.free -= amount
-        if amount < 0:
-            self.epoch += 1
         if left >= self.capacity:
             insort(shelf.free, position)
         elif left > 0:
