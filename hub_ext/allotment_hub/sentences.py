@@ -127,7 +127,7 @@ def reason_parts(
 
     >>> reason_parts("CeilingReached", {"tenant": "nlp", "ceiling": 4, "flavor": "a100-80g",
     ...                                 "used": 4, "asked": 2})
-    ('nlp may use 4 GPUs of A100 80 GB and uses 4.', 'You ask for 2.')
+    ('nlp may use at most 4 GPUs of A100 80 GB and uses 4.', 'You ask for 2.')
     >>> reason_parts("CeilingReached", {"ceiling": "??"})
     ('The team is at its ceiling.', '')
     """
