@@ -6,9 +6,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jupyterhub.services.auth import HubOAuthCallbackHandler
-from tornado.escape import xhtml_escape
 
 from .handler import BaseHandler
+from .pages import page_html
 from .tokens import COOKIE, TokenFileAuthenticator
 
 
@@ -38,15 +38,6 @@ def local_path(url: str | None, prefix: str) -> str:
     return url
 
 
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Log in · Allotment</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"></head>
-<body><main><h1>Allotment</h1><p role="status">{message}</p>
-<form method="post"><label>Token <input name="token" type="password" autocomplete="off" required
-autofocus></label> {xsrf} <input type="hidden" name="next" value="{next}">
-<button type="submit">Log in</button></form></main></body></html>"""
-
-
 class LoginHandler(BaseHandler):
     """Takes a token once and keeps it in a signed cookie that no script reads."""
 
@@ -58,7 +49,7 @@ class LoginHandler(BaseHandler):
 
     def get(self) -> None:
         """Show the form."""
-        self._show("Log in with a token of the token file.")
+        self._show(wrong=False)
 
     def post(self) -> None:
         """Check the token."""
@@ -67,7 +58,7 @@ class LoginHandler(BaseHandler):
         known = isinstance(authenticator, TokenFileAuthenticator) and authenticator.identity(token)
         if not known:
             self.set_status(403)
-            self._show("This token is not known.")
+            self._show(wrong=True)
             return
         secure = self.request.protocol == "https"
         self.set_secure_cookie(
@@ -76,13 +67,12 @@ class LoginHandler(BaseHandler):
         )  # fmt: skip
         self.redirect(local_path(self.get_body_argument("next", None), self.site.prefix))
 
-    def _show(self, message: str) -> None:
+    def _show(self, *, wrong: bool) -> None:
         following = local_path(self.get_argument("next", None), self.site.prefix)
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.finish(
-            PAGE.format(
-                message=xhtml_escape(message),
-                xsrf=self.xsrf_form_html(),
-                next=xhtml_escape(following),
+            page_html(
+                self, "login", "Log in", wrong=wrong, next=following,
+                xsrf=self.xsrf_token.decode("ascii"),
             )
-        )
+        )  # fmt: skip

@@ -102,10 +102,10 @@ class PageHandler(BaseHandler):
 
     SUPPORTED_METHODS = ("GET",)
 
-    def initialize(self, shell: Shell, **more: Any) -> None:
+    def initialize(self, **more: Any) -> None:
         """Take which page this is."""
         super().initialize(**more)
-        self.page = shell
+        self.page: Shell = more["shell"]
 
     async def get(self, id: str | None = None) -> None:
         """Show the page, or the way to log in."""

@@ -28,7 +28,7 @@ import {
   changeText,
   flavorName,
   newsLine,
-  reasonBlock,
+  reasonBlocks,
   showNumber,
   showSpan,
   whenText
@@ -497,7 +497,7 @@ function wouldWait(answer) {
           ]
         : _('When it starts is not known yet.')
     ),
-    (answer.reasons ?? []).map((reason, index) => reasonBlock(reason, index === 0)),
+    reasonBlocks(answer.reasons),
     alternatives(answer)
   ];
 }
@@ -505,7 +505,7 @@ function wouldWait(answer) {
 function wouldBeRefused(answer) {
   return [
     h('p', { class: 'al-verdict al-verdict-no' }, h('b', {}, _('Cannot start like this'))),
-    (answer.reasons ?? []).map((reason, index) => reasonBlock(reason, index === 0)),
+    reasonBlocks(answer.reasons),
     alternatives(answer)
   ];
 }

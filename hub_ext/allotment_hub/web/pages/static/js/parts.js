@@ -111,6 +111,21 @@ export function reasonBlock(reason, main = true) {
   );
 }
 
+/** All reasons: first the one that binds, then what those in front wait for. */
+export function reasonBlocks(reasons) {
+  const [first, ...others] = reasons ?? [];
+  if (!first) {
+    return null;
+  }
+  return [
+    reasonBlock(first),
+    first.code === 'BehindInQueue' && others.length
+      ? h('p', { class: 'al-quiet al-small al-front' }, _('What those in front wait for:'))
+      : null,
+    others.map(other => reasonBlock(other, false))
+  ];
+}
+
 /** What a change to a request amounts to: "2 × A100 80 GB". */
 export function changeText(change, asked) {
   const merged = { ...asked, ...change };

@@ -37,6 +37,7 @@ import {
   newsLine,
   placesText,
   reasonBlock,
+  reasonBlocks,
   reasonWords,
   reclaimBlock,
   triggerText,
@@ -163,12 +164,11 @@ function title(text, request) {
 }
 
 function queuedView(request) {
-  const reasons = request.reasons ?? [];
   return [
     title(_('Your session is in line'), request),
     h('div', { class: 'al-hero' }, placeBlock(request), startBlock(request)),
     ladder(request),
-    reasons.map((reason, index) => reasonBlock(reason, index === 0)),
+    reasonBlocks(request.reasons),
     alternatives(request),
     panel,
     history(request),
@@ -548,7 +548,7 @@ function leaseFacts(lease) {
 function rejectedView(request) {
   return [
     title(_('This request cannot start'), request),
-    (request.reasons ?? []).map((reason, index) => reasonBlock(reason, index === 0)),
+    reasonBlocks(request.reasons),
     h('p', { class: 'al-quiet' }, _('It is not in line, because waiting would not help.')),
     h('div', { class: 'al-actions' }, againLink(request))
   ];
