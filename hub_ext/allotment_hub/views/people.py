@@ -16,6 +16,7 @@ from allotment_hub.domain.state import State
 from .frame import Frame, gpus
 from .leases import lease_view
 from .notices import notices_of
+from .outlook import outlook_of
 from .requests import request_view
 
 
@@ -132,9 +133,18 @@ def me_view(
         "tenants": [
             tenant_view(frame, tenant)
             for tenant, rules in state.policy.tenants.items()
-            if not mine.isdisjoint(rules.groups)
+            if tenant in frame.viewer.owns or not mine.isdisjoint(rules.groups)
         ],
-        "requests": [request_view(frame, row) for row in own_requests if row.user == name],
+        "requests": [
+            request_view(
+                frame,
+                row,
+                lease=state.leases.get(row.lease or ""),
+                outlook=outlook_of(frame, row, helps=False),
+            )
+            for row in own_requests
+            if row.user == name
+        ],
         "leases": [lease_view(frame, row) for row in own_leases if row.user == name],
         "notices": notices_of(frame, name),
         "policy_version": state.version.number,
