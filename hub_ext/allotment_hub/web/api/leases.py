@@ -74,7 +74,9 @@ async def release(call: Call) -> Answer:
     found = await find_lease(call, call.path["id"])
     if found.live:
         await call.governor.execute(
-            lambda state, now: commands.release(state, now, found.id, call.who.actor)
+            lambda state, now: commands.release(
+                state, now, found.id, call.who.actor, call.body.reason or "released"
+            )
         )
     return await _shown(call, found.id)
 
