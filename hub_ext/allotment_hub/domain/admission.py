@@ -10,11 +10,12 @@ import heapq
 from dataclasses import replace
 
 from . import quota
-from .checks import Blocked, Fit, check, interruptible_of
+from .checks import PLACEMENT, Blocked, Fit, check, interruptible_of
 from .events import Claim
 from .leases import UNASSIGNED, Lease
 from .ordering import OrderKey, bucket_order
 from .requests import Reason, Request
+from .reservations import check_reservations, end_reservation, reserve
 from .returns import (
     claims_due,
     end_claim,
@@ -36,6 +37,7 @@ def decide(state: State, now: int) -> None:
         before = len(state.journal)
         expire(state, now)
         _check_claims(state, now)
+        check_reservations(state, now)
         serve_claims(state, now)
         _settle(state, now)
         _admit(state, now)
@@ -114,7 +116,7 @@ def _lines_to_try(state: State, now: int) -> list[Bucket]:
             if state.queue[key].owed:
                 keys[key] = None
     while state.retries and state.retries[0][0] <= now:
-        keys[heapq.heappop(state.retries)[1]] = None
+        keys[heapq.heappop(state.retries)[2]] = None
     state.dirty, state.dirty_stocks, state.dirty_loans = {}, {}, {}
     state.dirty_general = False
     return [state.queue[key] for key in keys if key in state.queue]
@@ -154,13 +156,26 @@ def _try(state: State, bucket: Bucket, order: OrderKey, now: int) -> bool:
     else:
         state.general.pop(bucket.key, None)
     if bucket.blocked.until is not None and bucket.blocked.code == "BudgetSpent":
-        heapq.heappush(state.retries, (bucket.blocked.until, bucket.key))
+        _retry_at(state, bucket, bucket.blocked.until)
+    if result.rank == PLACEMENT:
+        reserve(state, request, result, now)
+        due = request.submitted_at + state.policy.ordering.reserve_after
+        if due > now:
+            _retry_at(state, bucket, due)
     if not request.reasons or request.reasons[0].code != bucket.blocked.code:
         noted = replace(bucket.blocked, since=now)
         state.emit(
             now, "request.waiting", replace(request, reasons=(noted,)), why=bucket.blocked.code
         )
     return False
+
+
+def _retry_at(state: State, bucket: Bucket, due: int) -> None:
+    """Look at a line again at a time; asking for the same time again changes nothing."""
+    _, sequence, _ = bucket.entries[0]
+    if bucket.retry != (due, sequence):
+        bucket.retry = (due, sequence)
+        heapq.heappush(state.retries, (due, sequence, bucket.key))
 
 
 GENERAL = frozenset(
@@ -217,9 +232,7 @@ def grant(
     )
     state.emit(now, "request.granted", granted, why=fit.rule)
     end_claim(state, request.id, now, "granted")
-    kept = state.reservations.get(request.id)
-    if kept is not None:
-        state.emit(now, "reservation.ended", replace(kept, active=False), why="granted")
+    end_reservation(state, request.id, now, "granted")
     _move_loans(state, fit.cell, now)
     return lease
 

@@ -19,6 +19,9 @@ from .requests import Reason, Request
 from .state import Cell, State
 from .stock import Stock
 
+PLACEMENT = 4
+"""The rank of a request that quotas let pass and that no devices could be found for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
@@ -166,13 +169,12 @@ def check_cell(state: State, request: Request, cell: Cell, now: int) -> Fit | Bl
     term = _term(state, request, cell, borrowed=bool(beyond))
     devices = None
     if stock is not None and not shortage:
-        devices = place(
-            state, stock, Want(request.ask, request.id, _ends_at(state, request, term, now))
-        )
+        want = want_of(state, request, term, now, owed=not beyond)
+        devices = place(state, stock, want)
     if devices is None or stock is None:
         return Blocked(
-            rank=4, cell=cell, owed=not beyond, shortage=shortage,
-            reason=_occupied(request, cell, stock),
+            rank=PLACEMENT, cell=cell, owed=not beyond, shortage=shortage,
+            reason=_occupied(state, request, cell, stock),
         )  # fmt: skip
     lenders = quota.choose_lenders(state, cell, request.tenant, beyond) if beyond else ()
     rule = f"borrowing:{where}" if beyond else f"guarantee:{where}"
@@ -220,10 +222,28 @@ def _nothing(state: State, request: Request, cell: Cell, where: str, beyond: int
     )  # fmt: skip
 
 
-def _occupied(request: Request, cell: Cell, stock: Stock | None) -> Reason:
+def want_of(state: State, request: Request, term: int, now: int, *, owed: bool) -> Want:
+    """What a placement for a request has to reckon with."""
+    class_ = state.policy.classes[request.class_]
+    return Want(
+        request.ask,
+        request.id,
+        _ends_at(state, request, term, now),
+        owed=owed,
+        approved=class_.approval is not None,
+    )
+
+
+def _occupied(state: State, request: Request, cell: Cell, stock: Stock | None) -> Reason:
     ask = request.ask
     if stock is None:
         return reason("NoSuchFlavor", "inventory", flavor=cell.flavor, pool=cell.pool)
+    holder = holder_of(state, request, stock)
+    if holder is not None:
+        return reason(
+            "HeldForLargerRequest", "reservation", asked=ask.gpus, free=stock.free,
+            flavor=cell.flavor, request=holder,
+        )  # fmt: skip
     if stock.free >= ask.gpus:
         return reason(
             "Fragmented", "placement", asked=ask.gpus, free=stock.free, flavor=cell.flavor,
@@ -232,6 +252,21 @@ def _occupied(request: Request, cell: Cell, stock: Stock | None) -> Reason:
         "AllInUse", "placement", asked=ask.gpus, free=stock.free, flavor=cell.flavor,
         in_use=stock.in_service - stock.free, in_service=stock.in_service, pool=cell.pool,
     )  # fmt: skip
+
+
+def holder_of(state: State, request: Request, stock: Stock) -> str | None:
+    """The request that free devices are kept for, where a request would fit but for that."""
+    if stock.free < request.ask.gpus or not (state.held or state.reserved):
+        return None
+    blind = Want(request.ask, request.id, 0, blind=True)
+    fit = place(state, stock, blind)
+    for device in fit or ():
+        holder = state.held.get(device.uuid)
+        if holder is None and device.uuid in state.reserved:
+            holder = state.reserved[device.uuid][0]
+        if holder is not None and holder != request.id:
+            return holder
+    return None
 
 
 def _term(state: State, request: Request, cell: Cell, *, borrowed: bool) -> int:
@@ -246,4 +281,10 @@ def _ends_at(state: State, request: Request, term: int, now: int) -> int:
     """When devices granted now are certain to be free again: claim, preparing, term and stop."""
     class_ = state.policy.classes[request.class_]
     window = class_.claim_window if request.kind == "session" else 0
-    return now + window + class_.prepare_within + term
+    rule = state.policy.reclaim_rule(
+        class_=request.class_,
+        flavor=request.ask.flavor or "",
+        tenant=request.tenant,
+        user=request.user,
+    )
+    return now + window + class_.prepare_within + term + rule.stop_grace

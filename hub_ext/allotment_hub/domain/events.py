@@ -46,6 +46,7 @@ class Reservation:
     devices: tuple[tuple[str, int], ...]
     starts_at: int
     made_at: int
+    owed: bool = False
     active: bool = True
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .amounts import MILLI
-from .checks import Blocked, Fit, check
+from .checks import Blocked, Fit, check, holder_of
 from .leases import Lease
 from .ordering import position
 from .reasons import reason
@@ -95,7 +95,7 @@ def _blocking(state: State, first: Request, bucket: Bucket, now: int) -> tuple[R
     if first.id in state.claims:
         return (waiting_for_return(state, first),)
     found = result.reason
-    if result.cell is not None and found.code in ("AllInUse", "Fragmented"):
+    if result.cell is not None and found.code in ("AllInUse", "Fragmented", "HeldForLargerRequest"):
         stock = state.stock(result.cell.pool, result.cell.flavor)
         if stock is not None:
             found = occupied(state, first, result, stock, bucket, now)
@@ -123,7 +123,7 @@ def occupied(
     }
     since = blocked.reason.since
     if stock.free >= ask.gpus:
-        holder = _holder(state, request, stock)
+        holder = holder_of(state, request, stock)
         if holder is not None:
             return reason(
                 "HeldForLargerRequest", "reservation", since=since, request=holder, **common
@@ -148,19 +148,6 @@ def _unhealthy_nodes(stock: Stock) -> tuple[str, ...]:
         for name, shelf in sorted(stock.shelves.items())
         if not shelf.node.serves or any(device.health != "ok" for device in shelf.devices)
     )
-
-
-def _holder(state: State, request: Request, stock: Stock) -> str | None:
-    """The request that free devices of this stock are kept for, where that is why none fits."""
-    for shelf in stock.shelves.values():
-        for place_ in shelf.free:
-            uuid = shelf.devices[place_].uuid
-            holder = state.held.get(uuid)
-            if holder is None and uuid in state.reserved:
-                holder = state.reserved[uuid][0]
-            if holder is not None and holder != request.id:
-                return holder
-    return None
 
 
 def _next_end(state: State, stock: Stock) -> Lease | None:

@@ -22,11 +22,18 @@ Usable = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What one placement needs: the shape, whose it is and when its devices are free again."""
+    """What one placement needs: the shape, whose it is and when its devices are free again.
+
+    ``owed``: it lies within its tenant's guarantee. ``approved``: a person has approved its class.
+    ``blind``: what is kept for others is looked past, to find out whether that is in the way.
+    """
 
     ask: Ask
     request: str
     ends_at: int
+    owed: bool = False
+    approved: bool = False
+    blind: bool = False
 
     @property
     def per_node(self) -> int:
@@ -40,10 +47,14 @@ def usable(state: State, want: Want) -> Usable:
     held, reserved = state.held, state.reserved
 
     def check(uuid: str) -> bool:
+        if want.blind:
+            return True
         if held.get(uuid, want.request) != want.request:
             return False
         kept = reserved.get(uuid)
-        return kept is None or kept[0] == want.request or want.ends_at <= kept[1]
+        if kept is None or kept[0] == want.request or want.ends_at <= kept[1]:
+            return True
+        return want.approved or (want.owed and not state.reservations[kept[0]].owed)
 
     return check
 
@@ -59,12 +70,14 @@ def version_of(driver: str | None) -> tuple[int, ...]:
     return tuple(parts)
 
 
-def node_suits(state: State, node: Node, ask: Ask) -> bool:
+def node_suits(state: State, node: Node, ask: Ask, *, empty: bool = False) -> bool:
     """Whether a node may take a request at all now: in service, taints tolerated, driver new
-    enough, processors and memory left.
+    enough, processors and memory left (``empty``: were nothing else on it).
     """
     if not node.serves or node_unfit(node, ask) is not None:
         return False
+    if empty or (ask.cpus is None and ask.memory is None):
+        return True
     per_node = ask.nodes if ask.same_node else 1
     used_cpus, used_memory = state.host_used.get(node.name, (0, 0))
     cpus = used_cpus + (ask.cpus or 0) // per_node

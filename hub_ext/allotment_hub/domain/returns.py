@@ -84,7 +84,7 @@ def plan_return(state: State, request: Request, cell: Cell, shortage: int, now: 
     if not offered:
         return None
     # Devices come back at different times; a reservation of somebody else is kept throughout.
-    want = Want(request.ask, request.id, max(ends_by(lease, now) for lease in offered))
+    want = Want(request.ask, request.id, max(ends_by(lease, now) for lease in offered), owed=True)
     placed = _plan_devices(state, stock, want, offered, now)
     if placed is None:
         return None
@@ -124,14 +124,14 @@ def _plan_devices(
         for node in lease.nodes:
             by_node.setdefault(node, []).append(lease)
     if not want.ask.same_node and want.ask.nodes == 1:
-        return _plan_anywhere(state, stock, want, offered)
+        return plan_anywhere(state, stock, want, offered)
     options = []
     for name, shelf in stock.shelves.items():
         if name not in by_node and len(shelf.free) + len(shelf.part) < want.per_node:
             continue
         if not node_suits(state, shelf.node, want.ask):
             continue
-        planned = _plan_node(state, stock, shelf, want, by_node.get(name, ()))
+        planned = plan_node(state, stock, shelf, want, by_node.get(name, ()))
         if planned is not None:
             victims, devices = planned
             options.append((_cost_of(victims, now), name, victims, devices))
@@ -155,7 +155,7 @@ def _cost_of(victims: Iterable[Lease], now: int) -> tuple[int, int, int, int]:
     )
 
 
-def _plan_node(
+def plan_node(
     state: State, stock: Stock, shelf: Shelf, want: Want, offered: Sequence[Lease]
 ) -> tuple[list[Lease], list[LeasedDevice]] | None:
     """The cheapest leases of one node whose end makes room there, and the room."""
@@ -207,12 +207,13 @@ def _fit(
     return pick(stock, shelf, want, free, part, check)
 
 
-def _plan_anywhere(
+def plan_anywhere(
     state: State, stock: Stock, want: Want, offered: Sequence[Lease]
 ) -> tuple[list[Lease], list[LeasedDevice]] | None:
+    """As :func:`plan_node`, for devices on any nodes."""
     check = usable(state, want)
     single = replace(want.ask, devices=1, gpus=want.ask.per_device)
-    one = Want(single, want.request, want.ends_at)
+    one = Want(single, want.request, want.ends_at, owed=want.owed)
 
     def room(gone: Sequence[Lease]) -> list[LeasedDevice]:
         found: list[LeasedDevice] = []

@@ -71,7 +71,7 @@ class Bucket:
     Because they are alike, only the first can be granted next, and what blocks it blocks all.
     """
 
-    __slots__ = ("blocked", "cells", "entries", "key", "owed", "sample", "stocks")
+    __slots__ = ("blocked", "cells", "entries", "key", "owed", "retry", "sample", "stocks")
 
     def __init__(self, key: tuple[object, ...], sample: Request) -> None:
         self.key = key
@@ -81,12 +81,13 @@ class Bucket:
         self.stocks: tuple[tuple[str, str], ...] = ()
         self.blocked: Reason | None = None
         self.owed = False
+        self.retry: tuple[int, int] | None = None
 
     def copy(self) -> Bucket:
         other = Bucket(self.key, self.sample)
         other.entries = self.entries.copy()
         other.cells, other.stocks = self.cells, self.stocks
-        other.blocked, other.owed = self.blocked, self.owed
+        other.blocked, other.owed, other.retry = self.blocked, self.owed, self.retry
         return other
 
 
@@ -439,7 +440,7 @@ class State:
         self.dirty_stocks: dict[tuple[str, str], None] = {}
         self.dirty_loans: dict[tuple[str, str], None] = {}
         self.dirty_general = True
-        self.retries: list[tuple[int, tuple[object, ...]]] = []
+        self.retries: list[tuple[int, int, tuple[object, ...]]] = []
         self.touched: dict[CellKey, None] = {}
 
     def reindex(self) -> None:

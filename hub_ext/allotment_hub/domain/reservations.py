@@ -1,0 +1,166 @@
+"""Keeping devices together for a request that is first in line and does not fit yet.
+
+One reservation per stock: the first in line that placement blocks, once it has waited
+``ordering.reserve_after``. It names the devices that come back first by the terms of the leases
+on them, and the time when the last of them is back at the latest. Until then others may use them
+only where they are certain to end before (EASY backfilling: Lifka 1995; with terms in place of
+estimates, so that the time is a bound and not a guess). A renewal that would reach into it is
+refused.
+
+A reservation of a request within its tenant's guarantee (``owed``) binds everybody except work
+whose class a person has approved. One of a request that would borrow never stands in the way of
+a guarantee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from .checks import Blocked
+from .events import Reservation
+from .inventory import group_of_pool
+from .leases import Lease, LeasedDevice
+from .placement import Want, node_suits
+from .requests import Request
+from .returns import plan_anywhere, plan_node
+from .state import Cell, State
+from .stock import Stock
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Devices, and when the last of them is free at the latest."""
+
+    devices: tuple[LeasedDevice, ...]
+    starts_at: int
+
+
+def gone_by(state: State, lease: Lease, now: int) -> int:
+    """When the devices of a lease are free at the latest if nobody renews it."""
+    if lease.state == "stopping" and lease.reclaim is not None:
+        return max(now, lease.reclaim.step_ends_at)
+    if lease.state in ("noticed", "frozen") and lease.reclaim is not None:
+        return min(lease.reclaim.step_ends_at, lease.term_ends_at) + lease.stop_grace
+    if lease.active_at is not None:
+        return max(now, lease.term_ends_at) + lease.stop_grace
+    class_ = state.policy.classes.get(lease.class_)
+    prepare = class_.prepare_within if class_ is not None and lease.state == "granted" else 0
+    return max(now, lease.term_ends_at) + prepare + lease.term + lease.stop_grace
+
+
+def earliest_slot(state: State, request: Request, cell: Cell, now: int) -> Slot | None:
+    """The first moment, by the terms of the running leases, at which a request fits; None where
+    it would not fit even then (devices out of service or held for a claim).
+    """
+    stock = state.stock(cell.pool, cell.flavor)
+    if stock is None:
+        return None
+    running = [
+        state.leases[lease_id]
+        for pool in state.policy.pools
+        if group_of_pool(state.policy, pool) == cell.group
+        for lease_id in state.by_cell.get((pool, cell.flavor), ())
+    ]
+    ends = {lease.id: gone_by(state, lease, now) for lease in running}
+    running.sort(key=lambda lease: (ends[lease.id], lease.id))
+    latest = max(ends.values(), default=now)
+    want = Want(request.ask, request.id, latest, owed=True)
+    if not request.ask.same_node and request.ask.nodes == 1:
+        found = plan_anywhere(state, stock, want, running)
+        if found is None:
+            return None
+        return Slot(tuple(found[1]), max((ends[x.id] for x in found[0]), default=now))
+    return _on_nodes(state, stock, want, running, ends, now)
+
+
+def _on_nodes(
+    state: State,
+    stock: Stock,
+    want: Want,
+    running: Sequence[Lease],
+    ends: dict[str, int],
+    now: int,
+) -> Slot | None:
+    by_node: dict[str, list[Lease]] = {}
+    for lease in running:
+        for name in lease.nodes:
+            by_node.setdefault(name, []).append(lease)
+    options = []
+    for name, shelf in stock.shelves.items():
+        if not node_suits(state, shelf.node, want.ask, empty=True):
+            continue
+        planned = plan_node(state, stock, shelf, want, by_node.get(name, ()))
+        if planned is not None:
+            taken, devices = planned
+            starts = max((ends[lease.id] for lease in taken), default=now)
+            options.append((starts, len(taken), name, devices))
+    options.sort(key=lambda option: option[:3])
+    chosen = options[: want.ask.nodes]
+    if len(chosen) < want.ask.nodes:
+        return None
+    return Slot(tuple(d for option in chosen for d in option[3]), max(o[0] for o in chosen))
+
+
+def reserve(state: State, request: Request, blocked: Blocked, now: int) -> None:
+    """Make, move or leave the reservation of a request that placement blocks."""
+    cell = blocked.cell
+    if cell is None or request.id in state.claims:
+        return
+    key = (cell.group, cell.flavor)
+    mine = state.reservations.get(request.id)
+    if mine is None and (
+        now - request.submitted_at < state.policy.ordering.reserve_after
+        or any(_key(state, other) == key for other in state.reservations.values())
+    ):
+        return
+    if mine is not None and mine.starts_at > now and _devices_serve(state, mine):
+        return
+    slot = earliest_slot(state, request, cell, now)
+    if slot is None:
+        if mine is not None:
+            end_reservation(state, request.id, now, "no device of it will come back")
+        return
+    made = Reservation(
+        request=request.id,
+        pool=cell.pool,
+        flavor=cell.flavor,
+        devices=tuple((device.uuid, device.share) for device in slot.devices),
+        starts_at=slot.starts_at,
+        made_at=mine.made_at if mine is not None else now,
+        owed=blocked.owed,
+    )
+    if made != mine:
+        what = "reservation.made" if mine is None else "reservation.moved"
+        state.emit(now, what, made, why=f"first in line for {cell.pool}/{cell.flavor}")
+
+
+def _key(state: State, kept: Reservation) -> tuple[str, str]:
+    return state.cell(kept.pool, kept.flavor).group, kept.flavor
+
+
+def _devices_serve(state: State, kept: Reservation) -> bool:
+    for uuid, _ in kept.devices:
+        place = state.places.get(uuid)
+        if place is None:
+            return False
+        node, key, position = place
+        shelf = state.stocks[key].shelves[node]
+        if shelf.devices[position].health != "ok" or not shelf.node.serves:
+            return False
+    return True
+
+
+def end_reservation(state: State, request_id: str, now: int, why: str) -> None:
+    """Give the devices of a reservation back to everybody."""
+    kept = state.reservations.get(request_id)
+    if kept is not None:
+        state.emit(now, "reservation.ended", replace(kept, active=False), why=why)
+
+
+def check_reservations(state: State, now: int) -> None:
+    """End the reservations of requests that no longer wait."""
+    for request_id in sorted(state.reservations):
+        request = state.requests.get(request_id)
+        if request is None or request.state != "queued":
+            end_reservation(state, request_id, now, "the request no longer waits")
