@@ -19,6 +19,7 @@ from allotment_hub.ledger import (
     NotLeading,
     RequestFilter,
 )
+from allotment_hub.ledger.tables import LIVE_LEASE, LIVE_REQUEST
 from tests.ledger import build
 from tests.ledger.build import OFFSET
 
@@ -317,3 +318,14 @@ def test_the_place_and_revision_are_logged(
     with Ledger.open(str(tmp_path / "ledger.sqlite")) as ledger:
         assert str(ledger) == f"sqlite:///{tmp_path}/ledger.sqlite (schema revision 0002)"
     assert f"making a new ledger at sqlite:///{tmp_path}/ledger.sqlite" in caplog.text
+
+
+def test_the_present_is_found_without_going_through_the_past(sqlite_url: str) -> None:
+    live = {
+        "requests": (LIVE_REQUEST, "ix_requests_live"),
+        "leases": (LIVE_LEASE, "uq_leases_live"),
+    }
+    with Ledger.open(sqlite_url) as ledger, ledger._engine.connect() as connection:
+        for table, (condition, index) in live.items():
+            query = f"EXPLAIN QUERY PLAN SELECT doc FROM {table} WHERE {condition}"  # noqa: S608  # constants
+            assert f"USING INDEX {index}" in str(connection.exec_driver_sql(query).all())

@@ -16,7 +16,17 @@ from .batch import IdempotencyKey, is_live, plain
 from .chain import StoredEvent
 from .codec import loads
 from .errors import Holder
-from .tables import events, idempotency, leader, leases, meta, records, requests
+from .tables import (
+    LIVE_LEASE,
+    LIVE_REQUEST,
+    events,
+    idempotency,
+    leader,
+    leases,
+    meta,
+    records,
+    requests,
+)
 
 MAX_PAGE = 10_000
 CHUNK = 1_000
@@ -102,10 +112,10 @@ def load(connection: Connection) -> Loaded:
     )
     rows = connection.execute(others.order_by(records.c.seq))
     found += [loads(row.kind, row.doc) for row in rows]
-    waiting = select(requests.c.doc).where(requests.c.state.in_(("queued", "parked", "granted")))
+    waiting = select(requests.c.doc).where(LIVE_REQUEST)
     docs = connection.scalars(waiting.order_by(requests.c.sequence))
     found += [loads("Request", doc) for doc in docs]
-    held = select(leases.c.doc).where(leases.c.state != "released").order_by(leases.c.fence)
+    held = select(leases.c.doc).where(LIVE_LEASE).order_by(leases.c.fence)
     found += [loads("Lease", doc) for doc in connection.scalars(held)]
     return Loaded(
         records=tuple(found),

@@ -39,11 +39,10 @@ def _history() -> None:
         sa.Column("prev_hash", sa.String(64), nullable=False),
         sa.Column("hash", sa.String(64), nullable=False),
         sa.PrimaryKeyConstraint("seq", name="pk_events"),
-        sa.UniqueConstraint("hash", name="uq_events_hash"),
         sa.CheckConstraint("seq >= 1", name="ck_events_seq"),
         sa.CheckConstraint("length(hash) = 64 AND length(prev_hash) = 64", name="ck_events_hash"),
     )
-    for name in ("subject", "tenant", "user"):
+    for name in ("subject", "user"):
         op.create_index(f"ix_events_{name}_seq", "events", [name, "seq"])
 
 
@@ -66,8 +65,11 @@ def _requests() -> None:
         ),
         sa.CheckConstraint("sequence >= 0", name="ck_requests_sequence"),
     )
-    for name in ("state", "tenant", "user"):
-        op.create_index(f"ix_requests_{name}_sequence", "requests", [name, "sequence"])
+    op.create_index("ix_requests_user_sequence", "requests", ["user", "sequence"])
+    live = sa.text("state IN ('queued','parked','granted')")
+    op.create_index(
+        "ix_requests_live", "requests", ["sequence"], sqlite_where=live, postgresql_where=live
+    )
 
 
 def _leases() -> None:
@@ -99,9 +101,7 @@ def _leases() -> None:
             "(state = 'released') = (released_at IS NOT NULL)", name="ck_leases_released"
         ),
     )
-    for name in ("state", "tenant", "user"):
-        op.create_index(f"ix_leases_{name}_fence", "leases", [name, "fence"])
-    op.create_index("ix_leases_granted_at", "leases", ["granted_at"])
+    op.create_index("ix_leases_user_fence", "leases", ["user", "fence"])
     live = sa.text("state <> 'released'")
     op.create_index(
         "uq_leases_live_request", "leases", ["request"], unique=True,
@@ -121,6 +121,7 @@ def _devices() -> None:
         sa.CheckConstraint("used >= 0", name="ck_devices_released_twice"),
         sa.CheckConstraint("used <= capacity", name="ck_devices_one_live_lease_per_slot"),
         sa.CheckConstraint("fence >= 1", name="ck_devices_fence"),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "holdings",
@@ -131,6 +132,7 @@ def _devices() -> None:
         sa.ForeignKeyConstraint(["device"], ["devices.device"], name="fk_holdings_device"),
         sa.ForeignKeyConstraint(["lease"], ["leases.id"], name="fk_holdings_lease"),
         sa.CheckConstraint("share BETWEEN 1 AND 1000", name="ck_holdings_share"),
+        sqlite_with_rowid=False,
     )
     op.create_index("ix_holdings_lease", "holdings", ["lease"])
 
