@@ -54,6 +54,7 @@ const content = document.getElementById('content');
 const seen = new Seen(id);
 let opened = false;
 let drawn = null;
+let connected = false;
 let panel = null; // the open form for changes: one element, so that redrawing keeps what is typed
 
 async function load() {
@@ -131,6 +132,11 @@ function draw(model, news) {
     )
   );
   tell(request, lease, moved);
+  if (news.state === 'live' && !connected) {
+    // Whoever opens the page, or is back after an interruption, is here at once.
+    present();
+  }
+  connected = news.state === 'live';
   if (news.state === 'live' || news.state === 'asking') {
     maybeOpen(request, lease);
   }
