@@ -142,12 +142,12 @@ def _governor_policy(governor: Governor) -> Loaded:
     from allotment_hub.policyfile import PolicyError, load_policy
 
     answer = governor.call("GET", "/policy")
-    source = None
-    if isinstance(answer, dict):
-        source = answer.get("text") or answer.get("policy")
+    source = answer.get("text") or answer.get("policy") if isinstance(answer, dict) else None
+    if not isinstance(source, (str, dict)):
+        raise CheckFailed(f"{governor.url}/policy answers with no policy")
     try:
-        return load_policy(source, name=f"{governor.url}/policy")  # type: ignore[arg-type] # checked by the loader's own errors
-    except (PolicyError, TypeError) as error:
+        return load_policy(source, name=f"{governor.url}/policy")
+    except PolicyError as error:
         raise CheckFailed(
             f"the governor's answer is not a policy this release reads: {error}"
         ) from None

@@ -26,7 +26,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from .problems import Path, Problem, path_text, shown
+from .problems import Path, Problem, path_text, printable, shown
 
 _Parsed = Any
 """An event of the parser; its classes declare no types."""
@@ -61,7 +61,7 @@ class DocumentError(ValueError):
     """A text that is not a readable document; ``problem`` says where and why."""
 
     def __init__(self, message: str, line: int | None = None, path: Path = ()) -> None:
-        self.problem = Problem(path_text(path), message, line)
+        self.problem = Problem(path_text(path), printable(message), line)
         super().__init__(message)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -69,18 +70,24 @@ def dump_policy(policy: Policy, *, full: bool = False) -> str:
     return to_yaml(policy_data(policy, full=full))
 
 
-_YAML_1_1_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~"})
+_SWITCHES = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+_PLAIN = re.compile(r"[^\W\d_](:(?! )| (?! )|[\w.+*@/-])*(?<![: ])|\d+[a-zA-Z]+")
 
 
 def _quoted(value: Any) -> Any:
-    """Quote the words that older readers of YAML take for switches, so that all read the same."""
+    """Quote all text but plain words and amounts, so that every reader of YAML sees the same.
+
+    Readers of YAML 1.1 take no, yes and on for switches, and the writer below leaves out quotes
+    that a leading question mark or colon needs. ``off`` stays bare: it is this notation's word.
+    """
     if isinstance(value, dict):
-        return {key: _quoted(one) for key, one in value.items()}
+        return {_quoted(key): _quoted(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_quoted(one) for one in value]
-    if isinstance(value, str) and value.lower() in _YAML_1_1_WORDS and value != "off":
-        return DoubleQuotedScalarString(value)
-    return value
+    bare = not isinstance(value, str) or value == "off"
+    if bare or (value.lower() not in _SWITCHES and _PLAIN.fullmatch(value)):
+        return value
+    return DoubleQuotedScalarString(value)
 
 
 def to_yaml(data: Any) -> str:

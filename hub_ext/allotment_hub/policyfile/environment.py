@@ -15,17 +15,11 @@ PREFIX = "ALLOTMENT_"
 KNOWN: Mapping[str, str] = {
     "ALLOTMENT_URL": "address of the governor, such as http://127.0.0.1:8000/services/allotment",
     "ALLOTMENT_TOKEN": "token to call it with",
+    "ALLOTMENT_GATE_TOKEN": "secret between the hub and the governor",
 }
 """Variables that this program reads, and what each is for."""
 
-GIVEN: Mapping[str, str] = {
-    "ALLOTMENT_LEASE": "identifier of the lease that a server runs under",
-    "ALLOTMENT_FENCE": "fencing number of that lease",
-    "ALLOTMENT_TENANT": "tenant that the lease counts for",
-    "ALLOTMENT_CLASS": "class of the work",
-    "ALLOTMENT_GPUS": "number of GPUs of the lease",
-    "ALLOTMENT_FLAVOR": "flavor of its devices",
-}
+GIVEN: Mapping[str, str] = {"ALLOTMENT_LEASE": "identifier of the lease that a server runs under"}
 """Variables that are set in users' servers; harmless elsewhere."""
 
 
@@ -41,8 +35,8 @@ def unknown_environment(environ: Mapping[str, str]) -> list[str]:
     result = []
     for name in sorted(environ):
         if name.upper().startswith(PREFIX) and name not in known:
-            meant = nearest(name, known)
-            right = f"did you mean {meant}?" if meant else f"known: {one_of(KNOWN)}"
+            meant = nearest(name[len(PREFIX) :], [one[len(PREFIX) :] for one in known])
+            right = f"did you mean {PREFIX}{meant}?" if meant else f"known: {one_of(KNOWN)}"
             shown_name = "".join(c if c.isprintable() else "?" for c in name[:80])
             result.append(f"{shown_name} is not a known variable and has no effect; {right}")
     return result

@@ -56,6 +56,15 @@ def parse_cpus(value: Any) -> int:
         raise amounts.AmountError(message.replace("; write 'unlimited'", "")) from None
 
 
+def show_memory(size: int) -> str | int:
+    """Bytes with the largest binary unit that divides them, else as a number of bytes.
+
+    >>> show_memory(80 * 2**30), show_memory(1001)
+    ('80GiB', 1001)
+    """
+    return size if size % 1024 else amounts.show_memory(size)
+
+
 def show_rate(micro: int) -> int | float:
     """Millionths of the currency unit as the price that the file shows: 12500000 → 12.5.
 
@@ -92,7 +101,7 @@ UNITS: Mapping[str, Notation] = {
     ),
     "memory": Notation(
         amounts.parse_memory,
-        amounts.show_memory,
+        show_memory,
         "an amount of memory such as 80GiB, 512MiB or a whole number of bytes",
     ),
     "rate": Notation(

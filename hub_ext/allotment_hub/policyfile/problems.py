@@ -13,6 +13,21 @@ Path = tuple["str | int", ...]
 
 _PLAIN_KEY = re.compile(r"[^\s.\[\]\"'\\]+")
 _SHOWN = 60
+_LONGEST = 400
+
+
+def printable(text: str) -> str:
+    r"""Make a text safe to print on one line: control characters are spelt out.
+
+    >>> printable("a\x1bb")
+    'a\\x1bb'
+    """
+    safe = _escaped(text)
+    return safe if len(safe) <= _LONGEST else f"{safe[:_LONGEST]}…"
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def path_text(path: Path) -> str:
@@ -52,9 +67,7 @@ def shown(value: object, *, quotes: bool = True) -> str:
         return "a number of more than a thousand digits"
     text = repr(value)
     if isinstance(value, str):
-        # repr keeps some invisible characters (bidirectional marks count as printable nowhere
-        # else), so what remains is checked once more.
-        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+        text = _escaped(text)
         text = text if quotes else text[1:-1].replace('"', '\\"')
     if len(text) > _SHOWN:
         return f"{text[:25]}… ({len(text)} characters)"
@@ -78,7 +91,7 @@ def one_of(names: Iterable[str], *, most: int = 12) -> str:
     >>> one_of(["a", "b", "c"])
     'a, b or c'
     """
-    listed = list(names)
+    listed = [name if len(name) <= _SHOWN else f"{name[:25]}…" for name in names]
     if not listed:
         return "none (there are none yet)"
     if len(listed) > most:
@@ -185,4 +198,5 @@ class Problems:
         return any(problem.severity == "error" for _, problem in self.found)
 
     def _add(self, path: Path, message: str, severity: Literal["error", "warning", "note"]) -> None:
-        self.found.append((path, Problem(path_text(path), message, None, severity)))
+        problem = Problem(path_text(path), printable(message), None, severity)
+        self.found.append((path, problem))

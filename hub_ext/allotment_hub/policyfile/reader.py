@@ -191,7 +191,9 @@ def _mapping(item: Any, value: Any, problems: Problems, path: Path) -> Any:
 
 
 def _placeholder(item: Any) -> Any:
-    return read(cast("type[Any]", item), {}, Problems()) if dataclasses.is_dataclass(item) else ""
+    if dataclasses.is_dataclass(item):
+        return read(cast("type[Any]", item), {}, Problems())
+    return 0 if item is int else () if get_origin(item) is tuple else ""
 
 
 @cache
@@ -213,4 +215,5 @@ def _quoted(hint: Any, value: Any) -> str:
 
 
 def _listed(value: Any) -> str:
-    return f", such as [{value}]" if isinstance(value, str) and len(value) < _MAX_DIGITS else ""
+    plain = isinstance(value, str) and value.isprintable() and len(value) < _MAX_DIGITS
+    return f", such as [{value}]" if plain else ""
