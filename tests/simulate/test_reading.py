@@ -81,7 +81,7 @@ def test_a_fault_of_a_step_says_where_what_and_what_would_be_right(step: str, sa
         ("{at: 1m, clock: {wall: soon}}", "is not a jump of the clock"),
         ("{at: 1m, pause: maybe}", "'pause' is true or false"),
         ("{at: 1m, presence: {visible: true}}", "needs a request or a user"),
-        ("{at: 1m, exempt: {by: root, for: 1h}}", "needs a lease or a user"),
+        ("{at: 1m, exempt: {by: root, for: 1h}}", "needs a lease, a user or a class"),
         ("{at: 1m, runtime: {start_after: soon}}", "is not a duration"),
         ("{at: 1m, policy: no-such-file.yaml}", "cannot be read"),
         ("{at: 1m, policy: {set: {version.x.y: 2}}}", "the policy has nothing at"),

@@ -76,7 +76,14 @@ ACTIONS: dict[str, Action] = {
     "amend": Action(
         frozenset({"request", "by", "change", *ASK_KEYS}),
         needs=("request",),
-        same={"id": "request", "user": "by", "changes": "change", "to": "change", "set": "change"},
+        same={
+            "id": "request",
+            "user": "by",
+            "changes": "change",
+            "to": "change",
+            "set": "change",
+            "with": "change",
+        },
     ),
     "cancel": _of_request("reason"),
     "claim": _of_request(),
@@ -105,21 +112,27 @@ ACTIONS: dict[str, Action] = {
         same={"utilization": "utilisation"},
     ),
     "presence": Action(
-        frozenset({"request", "user", "server", "visible", "for"}),
+        frozenset({"request", "user", "server", "visible", "last_input_at"}),
         "request",
         same={"lease": "request", "looking": "visible", "present": "visible", "by": "user"},
     ),
-    "stage": _of_lease("stage", "text", "for", same={"name": "stage", "is": "stage"}),
+    "stage": _of_lease(
+        "stage", "text", "for", "until", "progress", same={"name": "stage", "is": "stage"}
+    ),
     "started": _of_lease(),
     "preparing": _of_lease("detail"),
     "gone": _of_lease("detail", same={"reason": "detail"}),
-    "start_failed": _of_lease("detail", "retry", same={"reason": "detail"}),
-    "exit": _of_lease("code", "signal", "detail", same={"reason": "detail"}),
+    "start_failed": _of_lease(
+        "detail", "retry", same={"reason": "detail", "infrastructure": "retry"}
+    ),
+    "exit": _of_lease(
+        "code", "signal", "detail", same={"reason": "detail", "status": "code", "exit_code": "code"}
+    ),
     "approve": Action(
-        frozenset({"request", "user", "class", "by", "for", "reason", "revoke"}), "request"
+        frozenset({"request", "user", "class", "by", "for", "until", "reason"}), "request"
     ),
     "exempt": Action(
-        frozenset({"lease", "user", "by", "for", "reason", "revoke"}),
+        frozenset({"lease", "user", "class", "by", "for", "until", "reason"}),
         "lease",
         same={"request": "lease"},
     ),
@@ -185,6 +198,8 @@ def read_action(name: str, raw: Any, path: Path, sheet: Sheet) -> dict[str, Any]
     form = ACTIONS[name]
     if raw is None and form.scalar == "on":
         raw = {}
+    if name in ("node", "device"):
+        raw = _said_of(name, raw)
     if not isinstance(raw, Mapping):
         if form.scalar is None or isinstance(raw, list) or raw is None:
             sheet.fault(path, f"{name!r} takes a mapping with {', '.join(sorted(form.keys))}")
@@ -193,6 +208,19 @@ def read_action(name: str, raw: Any, path: Path, sheet: Sheet) -> dict[str, Any]
     if form.opaque:
         return dict(raw)
     return _keys(name, form, raw, path, sheet)
+
+
+def _said_of(name: str, raw: Any) -> Any:
+    """``{lost: n1}`` and ``{lost: {node: n1, index: 2}}`` as ``{node: n1, lost: true}``."""
+    if not isinstance(raw, Mapping) or {"node", "device", "uuid", "name"} & set(raw):
+        return raw
+    for state in STATES:
+        subject = raw.get(state)
+        if isinstance(subject, Mapping):
+            return {**raw, **subject, state: True}
+        if isinstance(subject, str):
+            return {**raw, name: subject, state: True}
+    return raw
 
 
 def _keys(

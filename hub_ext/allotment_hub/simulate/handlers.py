@@ -36,7 +36,7 @@ def request(player: Player, args: Args) -> None:
     player.last_name = name
     user = _user(args["user"])
     asked = {key: args[key] for key in ASK_KEYS if key in args}
-    kind = args.get("kind", "session")
+    kind = args.get("kind") or _kind_of(player, args.get("class"))
     server = args.get("server", name if kind == "session" else None)
     taken = name in player.past_requests
     made = f"{name}~{len(player.past_requests)}" if taken else name
@@ -54,6 +54,12 @@ def request(player: Player, args: Args) -> None:
     player.names[name] = row.id
     if row.state == "rejected":
         player.rejected[name] = request_view(player.frame(), row)
+
+
+def _kind_of(player: Player, class_: Any) -> str:
+    """The kind of work that a class is for; a session where none is named."""
+    known = player.state.policy.classes.get(class_) if isinstance(class_, str) else None
+    return {"batch": "job", "service": "service"}.get(known.kind if known else "", "session")
 
 
 def _reason_of(error: Refusal | AmountError) -> Reason:
@@ -161,10 +167,11 @@ def presence(player: Player, args: Args) -> None:
     visible = args.get("visible", True)
     if not isinstance(visible, bool):
         raise CannotPlay(f"'visible' is true or false, not {visible!r}")
-    subject = args.get("request", args.get("user"))
+    subject = args.get("request", _by_server(player, args) or args.get("user"))
     if subject is None:
         raise CannotPlay("'presence' needs a request or a user")
     known = str(subject) in player.names
+    args = args if "server" not in args else {**args, "request": subject}
     if "request" in args and not known and str(subject) not in player.scenario.users:
         player.known_name(subject)  # says which names there are
     watching = player.watching if known and "request" in args else player.watching_users
@@ -174,6 +181,17 @@ def presence(player: Player, args: Args) -> None:
     else:
         watching.discard(who)
         _forget(player, who)
+
+
+def _by_server(player: Player, args: Args) -> str | None:
+    """The name of the last request for a user's server."""
+    if "server" not in args:
+        return None
+    for name, request_id in reversed(player.names.items()):
+        row = player.past_requests[request_id]
+        if row.server == args["server"] and args.get("user") in (None, row.user):
+            return name
+    raise CannotPlay(f"nobody has asked for a server {args['server']!r}")
 
 
 def _forget(player: Player, who: str) -> None:
@@ -196,15 +214,38 @@ def stage(player: Player, args: Args) -> None:
 
 
 def approve(player: Player, args: Args) -> None:
-    """Approve the use of a class by a request."""
-    if "request" not in args:
-        raise CannotPlay("'approve' needs a request")
-    name = player.known_name(args["request"])
-    valid_for = None if "for" not in args else _duration(args["for"])
-    commands.approve(
-        player.state, player.now, _id(player, name), _actor(args, "root"),
-        str(args.get("reason") or ""), valid_for,
-    )  # fmt: skip
+    """Approve the use of a class by a request, or by all that a user has waiting."""
+    valid_for = _valid_for(player, args)
+    for request_id in _to_approve(player, args):
+        commands.approve(
+            player.state,
+            player.now,
+            request_id,
+            _actor(args, "root"),
+            str(args.get("reason") or ""),
+            valid_for,
+        )
+
+
+def _to_approve(player: Player, args: Args) -> list[str]:
+    if "request" in args:
+        return [_id(player, player.known_name(args["request"]))]
+    if "user" not in args and "class" not in args:
+        raise CannotPlay("'approve' needs a request, or a user and a class")
+    return [
+        row.id
+        for row in player.state.requests.values()
+        if row.state in ("queued", "parked")
+        and args.get("user") in (None, row.user)
+        and args.get("class") in (None, row.class_)
+    ]
+
+
+def _valid_for(player: Player, args: Args) -> int | None:
+    """``for`` so long, or ``until`` a moment of the timeline; None where neither is said."""
+    if "until" in args:
+        return player.base + _duration(args["until"]) - player.now
+    return _duration(args["for"]) if "for" in args else None
 
 
 def exempt(player: Player, args: Args) -> None:
@@ -213,9 +254,12 @@ def exempt(player: Player, args: Args) -> None:
         subject = f"lease:{_lease(player, player.known_name(args['lease'])).id}"
     elif "user" in args:
         subject = f"user:{args['user']}"
+    elif "class" in args:
+        subject = f"class:{args['class']}"
     else:
-        raise CannotPlay("'exempt' needs a lease or a user")
-    ends_at = player.now + (_duration(args["for"]) if "for" in args else HOUR)
+        raise CannotPlay("'exempt' needs a lease, a user or a class")
+    valid_for = _valid_for(player, args)
+    ends_at = player.now + (HOUR if valid_for is None else valid_for)
     number = len(player.state.people) + 1
     commands.exempt(
         player.state, player.now, subject, _actor(args, "root"),

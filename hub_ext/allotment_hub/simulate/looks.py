@@ -90,6 +90,9 @@ def _tenant(player: Player, which: Any, narrow: Mapping[str, Any]) -> Any:
 
 
 def _pool(player: Player, which: Any, narrow: Mapping[str, Any]) -> Any:
+    if isinstance(which, Mapping):
+        narrow = {"flavor": which.get("flavor"), **narrow}
+        which = which.get("name", which.get("pool"))
     view = views.pool_view(player.frame(), str(which), narrow.get("flavor"))
     if view is None and which not in player.state.policy.pools:
         raise CannotLook(
@@ -123,6 +126,9 @@ def _device(player: Player, which: Any, narrow: Mapping[str, Any]) -> Any:
         node, index = which.get("node", node), which.get("index", index)
         which = which.get("uuid") or which.get("device")
     uuid = which if isinstance(which, str) else None
+    if uuid is not None and "/" in uuid and node is None:
+        host, _, place = uuid.rpartition("/")
+        uuid, node, index = None, host, int(place) if place.isdigit() else None
     if uuid is None and (node is None or index is None):
         raise CannotLook("a device is named by its uuid, or by {node: n1, index: 0}")
     found = views.device_view(player.frame(), uuid=uuid, node=node, index=index)

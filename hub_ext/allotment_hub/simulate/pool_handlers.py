@@ -189,6 +189,7 @@ def drain(player: Player, args: Args) -> None:
 def pause(player: Player, args: Args) -> None:
     """Grant nothing for a while, or again."""
     on = args.get("on", True)
+    on = {"on": True, "off": False}.get(on, on) if isinstance(on, str) else on
     if not isinstance(on, bool):
         raise CannotPlay(f"'pause' is true or false, not {on!r}")
     text = str(args.get("text") or "")

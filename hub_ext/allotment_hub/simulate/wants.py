@@ -63,7 +63,8 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 def _one_of(*words: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
-        said = {False: "no"}.get(value, value) if isinstance(value, bool) else value
+        # YAML people write `interruptible: false`; `true` is the weaker of the other two.
+        said = words[0] if value is False else words[1] if value is True else value
         if said not in words:
             raise AmountError(f"{value!r} is not one of {', '.join(words)}")
         return str(said)

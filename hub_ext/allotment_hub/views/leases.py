@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -128,6 +129,15 @@ def _job_state(request: Request, lease: Lease | None) -> str:
         return "failed"
     if request.state in ("queued", "parked"):
         return "requeued" if request.grants else "queued"
-    if lease is not None and lease.live:
-        return _JOB_STATES[lease.state]
-    return "succeeded" if request.state == "done" else "starting"
+    if lease is None or lease.live:
+        return "starting" if lease is None else _JOB_STATES[lease.state]
+    return _ended(lease)
+
+
+def _ended(lease: Lease) -> str:
+    """How a job whose lease is over has ended, by the reason of that end."""
+    trigger = None if lease.reclaim is None else lease.reclaim.trigger
+    if trigger in ("owner", "admin"):
+        return "cancelled"
+    code = re.search(r"\bcode (\d+)", lease.end_reason)
+    return "failed" if trigger is not None or (code and int(code[1])) else "succeeded"

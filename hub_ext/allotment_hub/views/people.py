@@ -28,12 +28,15 @@ def tenant_view(frame: Frame, name: str) -> dict[str, Any]:
     """
     state = frame.state
     tenant = state.policy.tenants.get(name)
+    cells = list(state.cells.values())
     return {
         "name": name,
         "groups": list(tenant.groups) if tenant else [],
         "disabled": tenant.disabled if tenant else True,
         "quotas": [_quota(state, name, quota) for quota in _lines(state, name)],
         "used": gpus(state.used_by_tenant.get(name, 0)),
+        "borrowed": gpus(sum(cell.borrowed.get(name, 0) for cell in cells)),
+        "lent": gpus(sum(cell.lent.get(name, 0) for cell in cells)),
         "budget": _budget(frame, name),
         "queued": sum(
             1 for request in state.requests.values()
