@@ -70,6 +70,17 @@ def end_carriers(lease: str, uid: int, how: signal.Signals) -> Found:
     return found
 
 
+def is_carrier(pid: int, lease: str, proc: Path = Path("/proc")) -> bool | None:
+    """Whether one process carries the mark; None where it cannot be looked at."""
+    try:
+        environ = (proc / str(pid) / "environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:
+        return None
+    return b"\0" + f"{MARK}={lease}".encode() + b"\0" in b"\0" + environ + b"\0"
+
+
 def _owned(entry: Path, uid: int) -> bool:
     try:
         return entry.stat().st_uid == uid

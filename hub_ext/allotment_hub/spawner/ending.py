@@ -13,12 +13,14 @@ from tornado import web
 from allotment_hub.gateapi import LEASE_OPTION, HeldLease
 
 from .parting import PARTINGS, Parting
-from .sight import Seen, Sight, second_local
+from .sight import Seen, Sight, disown_stranger, second_local
 from .traits import GateTraits
 
 STATE_KEY = "allotment"
 STOP_CONFIRM_S = 5.0
-"""How long a stop waits for the confirmation, so that "stopped" mostly means "given back"."""
+STOP_REPORT_S = 1.0
+"""How long a stop waits for the confirmation, and then for the governor to have taken it, so that
+"stopped" mostly means "given back"."""
 
 
 class Ending(GateTraits):
@@ -91,6 +93,8 @@ class Ending(GateTraits):
 
     async def look(self) -> Seen:
         """See whether the server runs, with a second source where there is one."""
+        if self._lease is not None and disown_stranger(self, self._lease.id):
+            self.log.warning("allotment: %s: stored process id is somebody else's", self.key)
         code = await self._bounded_poll()
         if isinstance(code, Seen):
             return code
@@ -146,14 +150,23 @@ class Ending(GateTraits):
             # Also after a failure: the parting repeats the stop until nothing is left.
             if self._lease is not None and self._parting is None:
                 self._part()
-        if self._parting is not None and not await self._parting.wait_confirmed(STOP_CONFIRM_S):
-            self.log.warning(
-                "allotment: %s: stopped, but lease %s is held until the backend confirms it",
-                self.key, self._parting.lease.id,
-            )  # fmt: skip
+        if self._parting is not None:
+            await self._await_parting(self._parting)
+
+    async def _await_parting(self, parting: Parting) -> None:
+        if await parting.wait_confirmed(STOP_CONFIRM_S):
+            await asyncio.wait({parting.task}, timeout=STOP_REPORT_S)
+            return
+        self.log.warning(
+            "allotment: %s: stopped, but lease %s is held until the backend confirms it",
+            self.key,
+            parting.lease.id,
+        )
 
     async def end_server(self, now: bool = False) -> None:
         """Run the wrapped class's ``stop()``, once however many ask for it."""
+        if self._lease is not None:
+            disown_stranger(self, self._lease.id)
         if self._stopping is None or self._stopping.done():
             with self._within():
                 self._stopping = asyncio.ensure_future(super().stop(now))  # type: ignore[misc]  # of the wrapped class

@@ -67,6 +67,8 @@ class StartRefused(_Base):
             html += f' <a href="{escape(path)}"{mark}>{escape(name)}</a>'
             text += f" {name}: {path}"
         super().__init__(text, reason=reason, message_html=html, status_code=status_code)
+        # JupyterHub 5 writes over `reason`.
+        self.label = reason
         self.jupyterhub_message = text
         self.jupyterhub_html_message = html
         self.headers: dict[str, str] = {}

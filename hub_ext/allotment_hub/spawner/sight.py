@@ -15,7 +15,7 @@ from typing import Any
 
 from jupyterhub.spawner import LocalProcessSpawner, SimpleLocalProcessSpawner
 
-from .carriers import find_carriers
+from .carriers import find_carriers, is_carrier
 
 
 class Sight(Enum):
@@ -52,6 +52,19 @@ async def second_local(spawner: Any, lease: str) -> tuple[Sight, str] | None:
     if found.pids:
         return Sight.ENDED, ""
     return None if found.blind else (Sight.ABSENT, "process")
+
+
+def disown_stranger(spawner: Any, lease: str) -> bool:
+    """Drop a stored process id that belongs to somebody else by now, as after a reboot.
+
+    The wrapped class would take any process of that number for the server, and signal it.
+    """
+    if not isinstance(spawner, LocalProcessSpawner) or spawner.proc is not None:
+        return False
+    if not spawner.pid or is_carrier(spawner.pid, lease) is not False:
+        return False
+    spawner.pid = 0
+    return True
 
 
 def carrier_uid(spawner: Any) -> int | None:
