@@ -30,31 +30,30 @@ class Change:
 
 
 class Listener:
-    """One open stream: whose it is, how to send it bytes, and how to end it.
+    """One open stream: whose it is, what it may see, how to send it bytes, and how to end it.
 
     Parameters
     ----------
     user : str
-    tenants : frozenset of str
-        Tenants whose rows it may see, as their owner.
-    admin : bool
+    judge : callable
+        The tenants whose rows it may see, as their owner, and whether it sees all, by now.
     send : callable
         Takes one frame. Must not raise and must not block.
     end : callable
         Closes the stream. Must not raise.
     """
 
-    __slots__ = ("admin", "end", "send", "tenants", "user")
+    __slots__ = ("admin", "end", "judge", "send", "tenants", "user")
 
     def __init__(
         self,
         user: str,
-        tenants: frozenset[str],
-        admin: bool,
+        judge: Callable[[], tuple[frozenset[str], bool]],
         send: Callable[[bytes], None],
         end: Callable[[], None] = lambda: None,
     ) -> None:
-        self.user, self.tenants, self.admin, self.send, self.end = user, tenants, admin, send, end
+        self.user, self.judge, self.send, self.end = user, judge, send, end
+        self.tenants, self.admin = judge()
 
     def sees(self, change: Change) -> bool:
         """Whether a change is this listener's business."""
@@ -149,6 +148,15 @@ class Feed:
         self._by_user.setdefault(listener.user, {})[listener] = None
         if listener.admin or listener.tenants:
             self._wide[listener] = None
+
+    def judge_anew(self) -> None:
+        """Ask again what each listener may see: another policy is in force."""
+        for listener in self._listeners:
+            listener.tenants, listener.admin = listener.judge()
+            if listener.admin or listener.tenants:
+                self._wide[listener] = None
+            else:
+                self._wide.pop(listener, None)
 
     def leave(self, listener: Listener) -> None:
         """Send no more. Leaving twice is harmless."""

@@ -50,6 +50,8 @@ class Publisher:
                 places = places or isinstance(record, Request)
             elif isinstance(record, (NodeRecord, PolicyVersion, Switch)):
                 capacity = True
+                if isinstance(record, PolicyVersion):
+                    self._feed.judge_anew()
         for row in rows.values():
             self._send_row(row)
         if len(self._feed):

@@ -67,9 +67,8 @@ class StreamHandler(ApiHandler):
 
     def _open(self, life: Life, last_id: str | None) -> None:
         assert self.identity is not None  # noqa: S101 (set by prepare)
-        seen = viewer(self.identity, life.governor.state.policy)
         listener = Listener(
-            self.identity.name, seen.owns, seen.admin, self._send, self._done.set
+            self.identity.name, lambda: self._rights(life), self._send, self._done.set
         )
         self._listener = listener
         missed = None if last_id is None else life.feed.since(last_id, listener)
@@ -131,14 +130,15 @@ class StreamHandler(ApiHandler):
             return False
         if found is None or found.name != self.identity.name:
             return False
-        seen = viewer(found, life.governor.state.policy)
-        if (seen.admin, seen.owns) != (self._listener.admin, self._listener.tenants):
-            life.feed.leave(self._listener)
-            self._listener = Listener(
-                found.name, seen.owns, seen.admin, self._send, self._done.set
-            )
-            life.feed.listen(self._listener)
+        self.identity = found
+        if self._rights(life) != (self._listener.tenants, self._listener.admin):
+            life.feed.judge_anew()
         return True
+
+    def _rights(self, life: Life) -> tuple[frozenset[str], bool]:
+        assert self.identity is not None  # noqa: S101 (set by prepare)
+        seen = viewer(self.identity, life.governor.state.policy)
+        return seen.owns, seen.admin
 
     def _bye(self, why: str) -> None:
         try:
