@@ -16,7 +16,6 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 CASE = re.compile(r"[A-Z0-9]{2,8}-\d\d")
 
 PENDING = {
-    "large-request-is-not-starved": "reservations",
     "return-down-to-the-guarantee": "several claims of one line at once",
 }
 """Scenarios that say what is not built yet, and what they wait for."""

@@ -42,7 +42,8 @@ def test_a_request_has_the_shape_of_the_contract() -> None:
     assert why.keys() == REASON
     assert (why["category"], why["code"]) == ("occupied", "WaitingForReturn")
     assert why["evidence"]["from"] == {"nlp": 3}
-    assert why["until"] == shown["forecast"]["expected_start"]
+    assert why["until"] == shown["forecast"]["latest_start"] == "2026-01-05T00:27:00.000Z"
+    assert shown["forecast"]["expected_start"] == "2026-01-05T00:25:00.000Z"
     assert "nlp" in why["text"]
     happened = [step["what"] for step in shown["history"]]
     assert happened == ["request.queued", "claim.made", "request.waiting"]

@@ -8,6 +8,7 @@ from typing import Any
 from allotment_hub import sentences
 from allotment_hub.domain.amounts import show_gpus
 from allotment_hub.domain.explain import Explanation, Help, explain
+from allotment_hub.domain.forecast import forecast
 from allotment_hub.domain.requests import Request
 
 from .frame import Frame
@@ -18,7 +19,12 @@ History = Iterable[tuple[int, str, str]]
 
 
 def outlook_of(
-    frame: Frame, request: Request, *, history: History = (), helps: bool = True
+    frame: Frame,
+    request: Request,
+    *,
+    history: History = (),
+    helps: bool = True,
+    ahead: bool | None = None,
 ) -> Outlook:
     """Explain a request as of now; one that has ended keeps the reasons of its end.
 
@@ -28,11 +34,14 @@ def outlook_of(
         What has happened to it, from the events: the state does not keep it.
     helps : bool
         Whether to look for changes that would help, which costs a few more decisions.
+    ahead : bool or None
+        Whether to live the decisions forward for the expected start, which costs many; None
+        does what ``helps`` does, so that lists stay cheap.
     """
     if not request.live or request.id not in frame.state.requests:
         return Outlook(history=tuple(history))
     found = explain(frame.state, request, frame.now, helps=helps)
-    expected, latest, basis = start_of(found)
+    expected, latest, basis = _start(frame, request, found, ahead=helps if ahead is None else ahead)
     return Outlook(
         reasons=found.reasons,
         helps={0: [help_view(frame, one) for one in found.helps]},
@@ -44,8 +53,28 @@ def outlook_of(
     )
 
 
+BASIS = {
+    "claim": "the devices asked back return by then",
+    "reservation": "devices are kept for it until then",
+    "terms": "the terms of the leases in front",
+    "observed": "how long leases like those in front really last",
+    "places": "the longest terms of all in front",
+}
+"""What an expected or latest start rests on, in words."""
+
+
+def _start(
+    frame: Frame, request: Request, found: Explanation, *, ahead: bool
+) -> tuple[int | None, int | None, str]:
+    if request.state != "queued" or not ahead:
+        return start_of(found)
+    known = forecast(frame.state, frame.now, [request.id])[request.id]
+    basis = known.bound if known.basis == "none" else known.basis
+    return known.expected_start, known.latest_start, BASIS.get(basis, "")
+
+
 def start_of(found: Explanation) -> tuple[int | None, int | None, str]:
-    """Say when a waiting request starts: (expected, latest, on what that rests).
+    """Say when a waiting request starts without looking ahead: (expected, latest, basis).
 
     None is unknown. It is said only where the terms of the leases in front make it certain, for
     who is next in line.
