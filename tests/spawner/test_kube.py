@@ -19,7 +19,7 @@ from kubernetes_asyncio.client.models import (
 )
 from kubernetes_asyncio.config import kube_config
 from kubespawner import KubeSpawner
-from kubespawner.clients import shared_client
+from kubespawner.clients import load_config, shared_client
 
 from allotment_hub import gateapi
 from allotment_hub.gateapi import server_label
@@ -46,6 +46,7 @@ class RealKube(KubeSpawner):
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeApi]:
     api = KubeApi(tmp_path)
+    load_config.cache_clear()  # KubeSpawner takes one cluster per process for granted
     monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(api.config))
     yield api
     api.close()
