@@ -32,8 +32,8 @@ TEXT = {
     ".html",
     ".css",
 }
-# A reason has at least two words.
-REASON = r"\W+\w+\W+\w+"
+# At least a word says why.
+REASON = r"\W+\w{3,}"
 # Spelt in parts, so that this file does not find itself.
 MACHINE_PATHS = re.compile(
     "|".join(["/" + "work/", "/" + "root/", "/" + "home/[a-z]+/", "/" + "tmp/team"])
