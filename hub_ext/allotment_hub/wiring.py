@@ -306,7 +306,7 @@ def _command(
     policy: Path, inventory: Path | None, database: str, arguments: Sequence[str]
 ) -> list[str]:
     command = [sys.executable, "-m", "allotment_hub.cli", "serve", "--policy", str(policy)]
-    command += ["--database", database]
+    command += ["--db", database]
     if inventory is not None:
         command += ["--inventory", str(inventory)]
     return [*command, *arguments]
