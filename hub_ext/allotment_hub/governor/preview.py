@@ -53,7 +53,7 @@ class Preview:
         after = Frame(
             state=outcome.state, now=frame.now, wall=frame.wall, viewer=frame.viewer, lang=frame.lang
         )
-        outlook = outlook_of(after, outcome.request, helps=False, ahead=True)
+        outlook = outlook_of(after, outcome.request, helps=False)
         shown = request_view(after, outcome.request, lease=outcome.lease, outlook=outlook)
         shown["id"] = None
         granted = outcome.decision == "granted"

@@ -10,6 +10,7 @@ from allotment_hub.clock import ManualClock, show_time
 from allotment_hub.domain import commands
 from allotment_hub.domain.admission import decide, next_due
 from allotment_hub.domain.events import Event
+from allotment_hub.domain.forecast import forecast
 from allotment_hub.domain.leases import Lease
 from allotment_hub.domain.requests import Request
 from allotment_hub.domain.shapes import Refusal
@@ -307,7 +308,8 @@ class Player:
         history = tuple(
             (row["at"], row["what"], row["why"]) for row in self.store.rows if row["subject"] in ids
         )
-        return outlook_of(self.frame(), request, history=history)
+        known = forecast(self.state, self.now, [request.id]).get(request.id)
+        return outlook_of(self.frame(), request, history=history, known=known)
 
     def audit(self) -> list[dict[str, Any]]:
         """Return all that has happened, in the shape that REST answers."""

@@ -8,7 +8,7 @@ from typing import Any
 from allotment_hub import sentences
 from allotment_hub.domain.amounts import show_gpus
 from allotment_hub.domain.explain import Explanation, Help, explain
-from allotment_hub.domain.forecast import forecast
+from allotment_hub.domain.forecast import Forecast, latest_start
 from allotment_hub.domain.requests import Request
 
 from .frame import Frame
@@ -24,7 +24,7 @@ def outlook_of(
     *,
     history: History = (),
     helps: bool = True,
-    ahead: bool | None = None,
+    known: Forecast | None = None,
 ) -> Outlook:
     """Explain a request as of now; one that has ended keeps the reasons of its end.
 
@@ -34,14 +34,15 @@ def outlook_of(
         What has happened to it, from the events: the state does not keep it.
     helps : bool
         Whether to look for changes that would help, which costs a few more decisions.
-    ahead : bool or None
-        Whether to live the decisions forward for the expected start, which costs many; None
-        does what ``helps`` does, so that lists stay cheap.
+    known : Forecast or None
+        The expected start, found by living the decisions forward. That costs many decisions, so
+        that it is the caller's to do it once for all who wait; without it the expected start is
+        said only where the terms in front make it plain.
     """
     if not request.live or request.id not in frame.state.requests:
         return Outlook(history=tuple(history))
     found = explain(frame.state, request, frame.now, helps=helps)
-    expected, latest, basis = _start(frame, request, found, ahead=helps if ahead is None else ahead)
+    expected, latest, basis = _start(frame, request, found, known)
     return Outlook(
         reasons=found.reasons,
         helps={0: [help_view(frame, one) for one in found.helps]},
@@ -64,13 +65,18 @@ BASIS = {
 
 
 def _start(
-    frame: Frame, request: Request, found: Explanation, *, ahead: bool
+    frame: Frame, request: Request, found: Explanation, known: Forecast | None
 ) -> tuple[int | None, int | None, str]:
-    if request.state != "queued" or not ahead:
+    if request.state != "queued":
         return start_of(found)
-    known = forecast(frame.state, frame.now, [request.id])[request.id]
-    basis = known.bound if known.basis == "none" else known.basis
-    return known.expected_start, known.latest_start, BASIS.get(basis, "")
+    if known is not None:
+        basis = known.bound if known.basis == "none" else known.basis
+        return known.expected_start, known.latest_start, BASIS.get(basis, "")
+    expected, latest, basis_text = start_of(found)
+    if latest is None:
+        latest, bound = latest_start(frame.state, request, frame.now)
+        basis_text = basis_text or BASIS.get(bound, "")
+    return expected, latest, basis_text
 
 
 def start_of(found: Explanation) -> tuple[int | None, int | None, str]:
