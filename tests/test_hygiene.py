@@ -33,7 +33,7 @@ TEXT = {
     ".css",
 }
 # At least a word says why.
-REASON = r"\W+\w{3,}"
+REASON = r"\W+.*\b\w{3,}"
 # Spelt in parts, so that this file does not find itself.
 MACHINE_PATHS = re.compile(
     "|".join(["/" + "work/", "/" + "root/", "/" + "home/[a-z]+/", "/" + "tmp/team"])
