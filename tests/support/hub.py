@@ -38,7 +38,7 @@ ADMIN = "admin"
 _CONFIG = """
 import json, os
 settings = json.load(open({settings!r}))
-c = get_config()  # noqa
+c = get_config()  # noqa: F821 (given by JupyterHub)
 c.JupyterHub.bind_url = settings["public"]
 c.JupyterHub.hub_bind_url = settings["hub"]
 c.JupyterHub.db_url = settings["db"]
@@ -446,5 +446,5 @@ reclaim:
 ordering: {age_step: 10m, reserve_after: 10m}
 """
 
-if sys.platform != "linux":  # pragma: no cover
+if sys.platform != "linux":  # pragma: no cover (tests run on Linux)
     raise RuntimeError("these tests look at /proc")

@@ -165,7 +165,7 @@ async def test_a_preview_asks_for_nothing(tmp_path: Path) -> None:
 
 
 async def _audit(world: object) -> list[object]:
-    return (await world.call("root", "GET", "/audit?limit=1000"))["audit"]  # type: ignore[attr-defined, no-any-return]
+    return (await world.call("root", "GET", "/audit?limit=1000"))["audit"]  # type: ignore[attr-defined, no-any-return]  # JSON
 
 
 async def test_a_session_without_a_name_never_replaces_another(tmp_path: Path) -> None:
