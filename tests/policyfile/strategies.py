@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from allotment_hub.domain.amounts import MAX_DURATION, MAX_MEMORY, MILLI, SECOND, UNLIMITED
 from allotment_hub.domain.policy import (
+    DEFAULT_BORROWING,
     Ages,
     Approval,
     Borrowing,
@@ -189,7 +190,7 @@ def policies(draw: st.DrawFn) -> Policy:
         pools=pools,
         tenants=tenants,
         classes=classes,
-        borrowing=draw(BORROWING),
+        borrowing=draw(BORROWING).over(DEFAULT_BORROWING),
         reclaim=(*draw(st.lists(_rules(when), max_size=2)), draw(_rules(st.just(When())))),
         ordering=draw(st.builds(Ordering, age_step=TIMES, reserve_after=LONG)),
         ages=draw(st.builds(Ages, report=TIMES, reading=TIMES)),

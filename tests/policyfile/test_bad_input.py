@@ -279,3 +279,11 @@ def test_the_error_survives_being_sent_to_another_process() -> None:
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - what this test has written
     assert again.errors == caught.value.errors
     assert str(again) == str(caught.value)
+
+
+def test_a_flood_of_errors_is_cut_and_quick() -> None:
+    tenants = {f"t{n}": {"nothing": n} for n in range(5000)}
+    with pytest.raises(PolicyError) as caught:
+        load_policy(spoiled("tenants", value=tenants))
+    assert len(caught.value.errors) == 201
+    assert caught.value.errors[-1]["message"] == "and 4,800 more errors"

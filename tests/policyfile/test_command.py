@@ -60,7 +60,7 @@ def test_check_of_a_bad_file_has_one_line_for_each_fault(
 
 def test_check_as_json(good: Path, bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "check", "--json", str(good)]) == 0
-    assert json.loads(capsys.readouterr().out) == {"valid": True, "errors": [], "warnings": []}
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "errors": [], "warnings": []}
     assert main(["policy", "check", "--json", str(bad)]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert [error["path"] for error in answer["errors"]] == ["reclaim", "tenants.a.groups"]
@@ -201,10 +201,15 @@ def test_apply_sends_the_text_of_the_file(
     peer: Peer, good: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     peer.answers["PUT", f"{API}/policy"] = 200, {"version": 7}
+    changes = [{"path": "currency", "before": "USD", "after": "EUR"}]
+    never = [{"request": "r1", "code": "NoQuota"}]
+    peer.answers["POST", f"{API}/policy/check"] = 200, {"changes": changes, "never": never}
     assert at(peer, "apply", str(good), "--note", "more for vision") == 0
-    assert capsys.readouterr().out == "applied; version 7 is in force\n"
+    out, err = capsys.readouterr()
+    assert out == "currency: USD → EUR\napplied; version 7 is in force\n"
+    assert err == "request r1 can never start under it: NoQuota\n"
     sent = {"text": good.read_text(), "note": "more for vision"}
-    assert peer.asked == [("PUT", f"{API}/policy", sent, "token secret-token")]
+    assert peer.asked[-1] == ("PUT", f"{API}/policy", sent, "token secret-token")
 
 
 def test_apply_of_a_bad_file_asks_nobody(
@@ -218,6 +223,7 @@ def test_apply_of_a_bad_file_asks_nobody(
 def test_a_long_file_is_sent_without_its_comments(peer: Peer, good: Path) -> None:
     good.write_text(good.read_text() + "# and so on\n" * 6000)
     peer.answers["PUT", f"{API}/policy"] = 200, {"version": 7}
+    peer.answers["POST", f"{API}/policy/check"] = 200, {}
     assert at(peer, "apply", str(good)) == 0
     text = peer.asked[0][2]["text"]
     assert "#" not in text
@@ -230,6 +236,7 @@ def test_a_refusal_is_told_line_by_line(
 ) -> None:
     errors = [{"path": "a.b", "line": 3, "message": "is\x1b[31m wrong"}]
     problem = {"code": "Bad", "title": "Bad input", "detail": "not applied", "errors": errors}
+    peer.answers["POST", f"{API}/policy/check"] = 200, {}
     peer.answers["PUT", f"{API}/policy"] = status, problem
     assert at(peer, "apply", str(good)) == code
     first, second = capsys.readouterr().err.splitlines()

@@ -33,6 +33,9 @@ def register(subparsers: Subparsers) -> None:
 
     show_ = _command(commands, "show", show, "show a policy with every value that is in force")
     show_.add_argument("file", metavar="FILE", nargs="?", help="default: that of the governor")
+    show_.add_argument(
+        "--db", "--database", dest="db", metavar="URL", help="show what the ledger there holds"
+    )
     show_.add_argument("--origins", action="store_true", help="with where each value comes from")
     show_.add_argument("--brief", action="store_true", help="only what differs from the defaults")
     add_connection(show_)
@@ -79,12 +82,12 @@ def check(args: argparse.Namespace) -> int:
         loaded = _load(args.file, nodes)
     except PolicyError as error:
         if args.json:
-            print_json({"valid": False, "errors": error.errors, "warnings": []})
+            print_json({"ok": False, "errors": error.errors, "warnings": []})
         print(error, file=sys.stderr)
         return 1
     if args.json:
-        warnings = [{"severity": one.severity, **one.as_dict()} for one in loaded.warnings]
-        print_json({"valid": True, "errors": [], "warnings": warnings})
+        warnings = [one.as_dict() for one in loaded.warnings]
+        print_json({"ok": True, "errors": [], "warnings": warnings})
         return 0
     _tell(loaded)
     print(f"{loaded.source}: valid: {_counts(loaded.policy)}")
@@ -115,7 +118,9 @@ def show(args: argparse.Namespace) -> int:
     """Show a policy in full, from a file, a ledger or the governor."""
     from allotment_hub.policyfile import effective, policy_data, to_yaml
 
-    loaded = _from_file_or_governor(args)
+    if args.file is not None and args.db is not None:
+        raise UsageError("give a FILE or --db, not both")
+    loaded = _from_file_or_governor(args) if args.db is None else _from_ledger(args.db)
     if args.origins:
         settings = effective(loaded)
         if args.json:
@@ -151,6 +156,25 @@ def _governor_policy(governor: Governor) -> Loaded:
         raise CheckFailed(
             f"the governor's answer is not a policy this release reads: {error}"
         ) from None
+
+
+def _from_ledger(address: str) -> Loaded:
+    from allotment_hub.domain.events import PolicyVersion
+    from allotment_hub.ledger import CannotOpen, Ledger, LedgerError
+    from allotment_hub.policyfile import dump_policy, load_policy
+
+    try:
+        with Ledger.open(address, create=False, allow_network=True) as ledger:
+            records = ledger.load().records
+    except CannotOpen as error:
+        raise UsageError(str(error)) from None
+    except LedgerError as error:
+        raise CheckFailed(str(error)) from None
+    versions = [one for one in records if isinstance(one, PolicyVersion)]
+    if not versions:
+        raise CheckFailed("the ledger holds no policy yet")
+    newest = max(versions, key=lambda one: one.number)
+    return load_policy(dump_policy(newest.policy), name=f"version {newest.number}")
 
 
 def diff(args: argparse.Namespace) -> int:
@@ -191,7 +215,14 @@ def apply(args: argparse.Namespace) -> int:
     loaded = _usable(args.file)
     _tell(loaded)
     governor = Governor.from_args(args)
-    answer = governor.call("PUT", "/policy", {"text": _text(loaded), "note": args.note})
+    text = _text(loaded)
+    looked_at = governor.call("POST", "/policy/check", {"text": text})
+    answer = governor.call("PUT", "/policy", {"text": text, "note": args.note})
+    if not args.json and isinstance(looked_at, dict):
+        print(_changes(looked_at.get("changes") or []))
+        for one in looked_at.get("never") or []:
+            print(f"request {one.get('request')} can never start under it: {one.get('code')}",
+                  file=sys.stderr)  # fmt: skip
     return _told(args, answer, "applied")
 
 
@@ -248,8 +279,6 @@ def _told(args: argparse.Namespace, answer: Any, done: str) -> int:
     if isinstance(answer, dict):
         number = answer.get("version", answer.get("number"))
     print(done if number is None else f"{done}; version {number} is in force")
-    for change in answer.get("changes") or [] if isinstance(answer, dict) else []:
-        print(f"  {_changes([change])}")
     return 0
 
 

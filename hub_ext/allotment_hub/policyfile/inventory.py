@@ -124,7 +124,7 @@ def read_inventory(
     if policy is not None:
         check_capacity(policy, nodes, problems)
         if problems.failed:
-            raise InventoryError((one for _, one in problems.found), label)
+            raise_errors(problems, document, label, InventoryError)
     return nodes, placed(problems, document)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
 from allotment_hub.domain.inventory import Node
-from allotment_hub.domain.policy import Policy
+from allotment_hub.domain.policy import DEFAULT_BORROWING, Policy
 
 from .capacity import check_capacity
 from .checks import check
@@ -18,6 +18,9 @@ from .document import MAX_JSON_BYTES, Document, DocumentError, read_document
 from .problems import FileError, PolicyError, Problem, Problems, shown
 from .reader import read
 from .remarks import remark
+
+MAX_ERRORS = 200
+"""Errors told at once; whoever has more of them will not read on."""
 
 Source = str | bytes | os.PathLike[str] | Mapping[str, Any] | Document
 
@@ -76,6 +79,7 @@ def load_policy(
     document = open_document(source, label, PolicyError)
     problems = Problems()
     policy = read_policy_data(_with_only_pool(document.data), problems)
+    policy = replace(policy, borrowing=policy.borrowing.over(DEFAULT_BORROWING))
     check(policy, document, problems)
     if not problems.failed:
         remark(policy, document, problems)
@@ -159,4 +163,8 @@ def placed(problems: Problems, document: Document) -> tuple[Problem, ...]:
 def raise_errors(problems: Problems, document: Document, name: str, error: type[FileError]) -> None:
     """Raise all errors together, if there is one."""
     if problems.failed:
-        raise error((one for one in placed(problems, document) if one.severity == "error"), name)
+        found = [one for one in placed(problems, document) if one.severity == "error"]
+        if len(found) > MAX_ERRORS:
+            rest = Problem("", f"and {len(found) - MAX_ERRORS:,} more errors")
+            found = [*found[:MAX_ERRORS], rest]
+        raise error(found, name)

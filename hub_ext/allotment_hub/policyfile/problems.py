@@ -11,6 +11,8 @@ from typing import Literal
 Path = tuple["str | int", ...]
 """Keys and list positions from the top of the document to a value."""
 
+Severity = Literal["error", "warning", "note"]
+
 _PLAIN_KEY = re.compile(r"[^\s.\[\]\"'\\]+")
 _SHOWN = 60
 _LONGEST = 400
@@ -110,11 +112,12 @@ class Problem:
     path: str
     message: str
     line: int | None = None
-    severity: Literal["error", "warning", "note"] = "error"
+    severity: Severity = "error"
 
     def as_dict(self) -> dict[str, object]:
-        """Render in the shape of ``errors`` in the answers of the REST interface."""
-        return {"path": self.path, "line": self.line, "message": self.message}
+        """Render in the shape of ``errors`` in REST; what is no error says how grave it is."""
+        shape: dict[str, object] = {"path": self.path, "line": self.line, "message": self.message}
+        return shape if self.severity == "error" else {**shape, "severity": self.severity}
 
     def text(self, source: str) -> str:
         """Write as one line: ``file:line: path: message``."""
@@ -165,11 +168,15 @@ class Problems:
     """Collects problems while a document is read, and which values they are about."""
 
     found: list[tuple[Path, Problem]] = field(default_factory=list)
+    _wrong: set[Path] = field(default_factory=set)
+    _around: set[Path] = field(default_factory=set)
 
     def error(self, path: Path, message: str) -> None:
         """Add an error, unless the value or a part around it is already known to be wrong."""
         if not self.covers(path):
             self._add(path, message, "error")
+            self._wrong.add(path)
+            self._around.update(path[:length] for length in range(len(path) + 1))
 
     def warn(self, path: Path, message: str) -> None:
         """Add a warning: loaded, but probably not what was meant."""
@@ -181,22 +188,17 @@ class Problems:
 
     def covers(self, path: Path) -> bool:
         """Whether an error about this value, or one that it lies in, was found before."""
-        return any(
-            problem.severity == "error" and path[: len(at)] == at for at, problem in self.found
-        )
+        return any(path[:length] in self._wrong for length in range(len(path) + 1))
 
     def touches(self, path: Path) -> bool:
         """Whether an error was found at, around or inside a value."""
-        return any(
-            problem.severity == "error" and at[: len(path)] == path[: len(at)]
-            for at, problem in self.found
-        )
+        return path in self._around or self.covers(path)
 
     @property
     def failed(self) -> bool:
         """Whether there is at least one error."""
-        return any(problem.severity == "error" for _, problem in self.found)
+        return bool(self._wrong)
 
-    def _add(self, path: Path, message: str, severity: Literal["error", "warning", "note"]) -> None:
+    def _add(self, path: Path, message: str, severity: Severity) -> None:
         problem = Problem(path_text(path), printable(message), None, severity)
         self.found.append((path, problem))
