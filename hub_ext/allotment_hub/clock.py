@@ -273,3 +273,9 @@ def parse_time(text: str) -> int:
         offset_minutes = (int(match[10]) * 60 + int(match[11])) * (1 if match[9] == "+" else -1)
     whole = (moment - UNIX_EPOCH) // timedelta(seconds=1) + leap - offset_minutes * 60
     return whole * 1000 + int((match[7] or "0").ljust(9, "0")) // 1_000_000
+
+
+def stopwatch() -> Callable[[], float]:
+    """Start to measure: what is returned tells the seconds of real time since this call."""
+    began = time.perf_counter()
+    return lambda: time.perf_counter() - began

@@ -22,6 +22,7 @@ from .returns import (
     make_claim,
     plan_return,
     serve_claims,
+    take_ready_claim,
     waiting_for_return,
 )
 from .state import Bucket, Cell, State, bucket_key, ends_anyway, lease_due, with_state
@@ -43,6 +44,10 @@ def decide(state: State, now: int) -> None:
         _admit(state, now)
         if len(state.journal) == before:
             return
+
+
+CLAIMS_AHEAD = 64
+"""How deep into one line leases are asked back at the same time."""
 
 
 def next_due(state: State, now: int) -> int | None:
@@ -145,12 +150,16 @@ def _could_borrow(state: State, bucket: Bucket, key: tuple[str, str], gpus: int)
 def _try(state: State, bucket: Bucket, order: OrderKey, now: int) -> bool:
     """Grant the first of a line, or note what blocks it. True when it was granted."""
     request = state.requests[bucket.entries[0][2]]
+    if state.claims:
+        take_ready_claim(state, [entry[2] for entry in bucket.entries[:CLAIMS_AHEAD]], now)
     result = check(state, request, bucket.cells, now)
     if isinstance(result, Fit):
         grant(state, request, result, now, passed=_passed(state, bucket, order, result.cell, now))
         return True
     bucket.blocked = _ask_back(state, request, result, now)
     bucket.owed = result.owed
+    if request.id in state.claims:
+        _ask_back_more(state, bucket, now)
     if bucket.blocked.code in GENERAL:
         state.general[bucket.key] = None
     else:
@@ -201,6 +210,19 @@ def _ask_back(state: State, request: Request, blocked: Blocked, now: int) -> Rea
     if mine is not None:
         end_claim(state, request.id, now, f"cannot be served now: {blocked.reason.code}")
     return blocked.reason
+
+
+def _ask_back_more(state: State, bucket: Bucket, now: int) -> None:
+    """What the guarantee owes to those further back in a line is asked back at once too, and not
+    one by one: all of it is there within one notice.
+    """
+    for _, _, request_id in bucket.entries[1:CLAIMS_AHEAD]:
+        request = state.requests[request_id]
+        result = check(state, request, bucket.cells, now)
+        if isinstance(result, Fit) or not result.owed:
+            return
+        if _ask_back(state, request, result, now).code != "WaitingForReturn":
+            return
 
 
 def _passed(state: State, bucket: Bucket, order: OrderKey, cell: Cell, now: int) -> tuple[str, ...]:
@@ -304,8 +326,7 @@ def _settle(state: State, now: int) -> None:
         if not cell.borrowed:
             continue
         for tenant in sorted(cell.borrowed):
-            share = quota.share_of(state, cell, tenant)
-            room = share.unused - quota.claimed(state, cell, tenant)
+            room = quota.room(state, cell, tenant)
             if room > 0:
                 _promote(state, cell, tenant, room, now)
         _move_loans(state, cell, now)
@@ -340,17 +361,15 @@ def _promote(state: State, cell: Cell, tenant: str, room: int, now: int) -> None
 
 
 def _move_loans(state: State, cell: Cell, now: int) -> None:
-    if not cell.lent:
+    if not any(quota.spare(state, cell, name) < 0 for name in cell.lent):
         return
     spare: dict[str, int] = {}
     excess: dict[str, int] = {}
-    room = quota.unassigned(state, cell) - cell.lent.get(UNASSIGNED, 0)
-    (spare if room >= 0 else excess)[UNASSIGNED] = abs(room)
-    for name, _ in state.owners.get((cell.pool, cell.flavor), ()):
-        share = quota.share_of(state, cell, name)
-        room = share.lendable - share.lent
+    owners = state.owners.get((cell.pool, cell.flavor), ())
+    for name in (UNASSIGNED, *(name for name, _ in owners), *cell.lent):
+        room = quota.spare(state, cell, name)
         (spare if room >= 0 else excess)[name] = abs(room)
-    if not excess or not any(spare.values()):
+    if not any(spare.values()):
         return
     for lease in reversed(_borrowers(state, cell, None)):
         lenders = _moved(lease, excess, spare)

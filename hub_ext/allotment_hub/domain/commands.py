@@ -365,8 +365,9 @@ def _released(state: State, lease: Lease, now: int, actor: str, why: str) -> Non
     request = state.requests.get(lease.request)
     if request is None:
         return
-    taken_back = trigger in ("return", "preemption", "drain") and lease.class_kind == "batch"
-    again_wanted = taken_back and lease.interruptible != "no"
+    # What ends by itself while a notice runs is done; only what was stopped waits again.
+    stopped = lease.state == "stopping" and trigger in ("return", "preemption", "drain")
+    again_wanted = stopped and lease.class_kind == "batch" and lease.interruptible != "no"
     if (again_wanted or lease.end_reason.startswith("retry: ")) and not _same_server(
         state, request
     ):

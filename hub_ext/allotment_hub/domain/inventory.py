@@ -102,8 +102,8 @@ def flavor_of(policy: Policy, node: Node, device: Device) -> str | None:
     the first that a quota in the group's pools names; else the first in the file.
     """
     matches = flavors_of(policy, device)
-    if not matches:
-        return None
+    if len(matches) < 2:
+        return matches[0] if matches else None
     if node.labels.get(FLAVOR_LABEL) in matches:
         return node.labels[FLAVOR_LABEL]
     group = group_of(policy, node)

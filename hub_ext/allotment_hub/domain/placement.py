@@ -17,7 +17,8 @@ from .requests import Ask
 from .state import State
 from .stock import Shelf, Stock
 
-Usable = Callable[[str], bool]
+Usable = Callable[[str], bool] | None
+"""Whether a device may be used, by its identity; None: all may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,10 @@ def usable(state: State, want: Want) -> Usable:
     begins before ``want`` is certain to have ended.
     """
     held, reserved = state.held, state.reserved
+    if want.blind or not (held or reserved):
+        return None
 
     def check(uuid: str) -> bool:
-        if want.blind:
-            return True
         if held.get(uuid, want.request) != want.request:
             return False
         kept = reserved.get(uuid)
@@ -142,11 +143,11 @@ def _place_part(
         shelf = stock.shelves[name]
         device = shelf.devices[position]
         if (
-            check(device.uuid)
+            (check is None or check(device.uuid))
             and node_suits(state, shelf.node, want.ask)
             and _device_suits(device, want.ask)
         ):
-            return (_leased(stock, shelf, position, want.ask.per_device),)
+            return (leased_device(stock, shelf, position, want.ask.per_device),)
     return None
 
 
@@ -161,14 +162,10 @@ def _place_anywhere(
             shelf = stock.shelves[name]
             if not node_suits(state, shelf.node, want.ask):
                 continue
-            fine = [
-                position
-                for position in shelf.free
-                if check(shelf.devices[position].uuid)
-                and _device_suits(shelf.devices[position], want.ask)
+            part = usable_of(shelf, shelf.free, want.ask, check)[:missing]
+            picked += [
+                leased_device(stock, shelf, position, want.ask.per_device) for position in part
             ]
-            part = fine[:missing]
-            picked += [_leased(stock, shelf, position, want.ask.per_device) for position in part]
             missing -= len(part)
             if missing == 0:
                 return tuple(picked)
@@ -196,11 +193,7 @@ def pick(
             key=lambda position: (part[position], position),
         )
     positions += free
-    positions = [
-        position
-        for position in positions
-        if check(shelf.devices[position].uuid) and _device_suits(shelf.devices[position], ask)
-    ]
+    positions = usable_of(shelf, positions, ask, check)
     if len(positions) < count:
         return None
     if count > 1:
@@ -208,7 +201,20 @@ def pick(
         if grouped is None and ask.nvlink:
             return None
         positions = grouped or positions
-    return [_leased(stock, shelf, position, ask.per_device) for position in positions[:count]]
+    return [leased_device(stock, shelf, position, ask.per_device) for position in positions[:count]]
+
+
+def usable_of(shelf: Shelf, positions: list[int], ask: Ask, check: Usable) -> list[int]:
+    """Those of some devices of a node that a request may have."""
+    if check is None and ask.min_memory is None:
+        return positions
+    devices = shelf.devices
+    return [
+        position
+        for position in positions
+        if (check is None or check(devices[position].uuid))
+        and _device_suits(devices[position], ask)
+    ]
 
 
 def _one_island(shelf: Shelf, positions: list[int], count: int) -> list[int] | None:
@@ -229,7 +235,8 @@ def _device_suits(device: Device, ask: Ask) -> bool:
     return ask.min_memory is None or device.memory * 100 >= ask.min_memory * 92
 
 
-def _leased(stock: Stock, shelf: Shelf, position: int, amount: int) -> LeasedDevice:
+def leased_device(stock: Stock, shelf: Shelf, position: int, amount: int) -> LeasedDevice:
+    """A device of a node as a lease names it."""
     device = shelf.devices[position]
     return LeasedDevice(
         node=shelf.node.name,
@@ -245,6 +252,16 @@ def possible(stock: Stock, ask: Ask) -> str | None:
 
     Devices out of service count here: they may come back, and the request may wait for them.
     """
+    shape = (
+        ask.gpus, ask.devices, ask.nodes, ask.same_node, ask.nvlink, ask.min_memory,
+        ask.min_driver, ask.cpus, ask.memory, ask.tolerations,
+    )  # fmt: skip
+    if shape not in stock.answers:
+        stock.answers[shape] = _possible(stock, ask)
+    return stock.answers[shape]
+
+
+def _possible(stock: Stock, ask: Ask) -> str | None:
     count = ask.devices // ask.nodes
     if ask.per_device > stock.capacity:
         return "TooLargeForAnyNode"

@@ -107,10 +107,18 @@ def borrowed(state: State, cell: Cell) -> int:
     return totals(state, cell)[2]
 
 
+def room(state: State, cell: Cell, tenant: str, request: str = "") -> int:
+    """What a tenant has left of its guarantee after its use and its waiting claims (but for that
+    of ``request``); below zero where it uses more of its own than a lowered guarantee covers.
+    """
+    quota = state.quotas.get((tenant, cell.pool, cell.flavor))
+    left = (quota.guarantee if quota is not None else 0) - cell.used.get(tenant, 0)
+    return left + cell.borrowed.get(tenant, 0) - claimed(state, cell, tenant, request)
+
+
 def split(state: State, cell: Cell, tenant: str, amount: int, request: str = "") -> tuple[int, int]:
     """How a use of ``amount`` more divides into (own, beyond the guarantee)."""
-    unused = share_of(state, cell, tenant).unused - claimed(state, cell, tenant, request)
-    own = min(amount, max(0, unused))
+    own = min(amount, max(0, room(state, cell, tenant, request)))
     return own, amount - own
 
 
@@ -131,6 +139,18 @@ def shortage(
     return max(0, missing + (over if beyond else 0))
 
 
+def spare(state: State, cell: Cell, name: str) -> int:
+    """What a lender could lend beside what it has lent; below zero where it lends too much."""
+    lent = cell.lent.get(name, 0)
+    if name == UNASSIGNED:
+        return unassigned(state, cell) - lent
+    quota = state.quotas.get((name, cell.pool, cell.flavor))
+    if quota is None:
+        return -lent
+    unused = quota.guarantee - cell.used.get(name, 0) + cell.borrowed.get(name, 0)
+    return max(0, min(quota.lends, unused)) - lent
+
+
 def choose_lenders(
     state: State, cell: Cell, tenant: str, amount: int
 ) -> tuple[tuple[str, int], ...]:
@@ -139,17 +159,16 @@ def choose_lenders(
     Spreading a loan over the largest reserves first leaves every owner the best chance to use
     its guarantee without asking anything back. Ties go by the order of the policy.
     """
-    spare = [(unassigned(state, cell) - cell.lent.get(UNASSIGNED, 0), 0, UNASSIGNED)]
+    offers = [(spare(state, cell, UNASSIGNED), 0, UNASSIGNED)]
     rest = []
-    for rank, (name, _) in enumerate(state.owners.get((cell.pool, cell.flavor), ())):
-        share = share_of(state, cell, name)
-        room = min(share.lend, share.unused - claimed(state, cell, name)) - share.lent
-        if name != tenant:
-            rest.append((room, rank, name))
-    spare += sorted(rest, key=lambda item: (-item[0], item[1]))
+    for rank, (name, quota) in enumerate(state.owners.get((cell.pool, cell.flavor), ())):
+        left = min(quota.lends, room(state, cell, name)) - cell.lent.get(name, 0)
+        if name != tenant and left > 0:
+            rest.append((left, rank, name))
+    offers += sorted(rest, key=lambda item: (-item[0], item[1]))
     lenders = []
-    for room, _, name in spare:
-        part = min(room, amount)
+    for left, _, name in offers:
+        part = min(left, amount)
         if part > 0:
             lenders.append((name, part))
             amount -= part

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from .events import Claim
 from .inventory import group_of_pool
 from .leases import Lease, LeasedDevice, Reclaim
-from .placement import Usable, Want, node_suits, pick, usable
+from .placement import Usable, Want, leased_device, node_suits, pick, usable, usable_of
 from .reasons import reason
 from .requests import Reason, Request
 from .state import Cell, State, ends_anyway
@@ -58,9 +58,11 @@ def candidates(state: State, request: Request, cell: Cell, now: int) -> list[Lea
     """Leases on the same kind of device that may be taken for a request, cheapest first.
 
     Only borrowed ones, and those that end anyway; never of work declared as not interruptible,
-    never one that another claim counts on.
+    never one that another claim counts on. Where loans are kept (a switch, for comparisons), only
+    those that end anyway.
     """
     found = []
+    kept = state.on("loans-kept")
     for pool in state.policy.pools:
         if group_of_pool(state.policy, pool) != cell.group:
             continue
@@ -68,7 +70,8 @@ def candidates(state: State, request: Request, cell: Cell, now: int) -> list[Lea
             lease = state.leases[lease_id]
             if state.claim_of.get(lease.id, request.id) != request.id:
                 continue
-            if ends_anyway(lease) or (lease.lenders and lease.interruptible != "no"):
+            borrowed = lease.lenders and lease.interruptible != "no" and not kept
+            if borrowed or ends_anyway(lease):
                 found.append(lease)
     return sorted(found, key=lambda lease: cost(lease, now))
 
@@ -210,42 +213,52 @@ def _fit(
 def plan_anywhere(
     state: State, stock: Stock, want: Want, offered: Sequence[Lease]
 ) -> tuple[list[Lease], list[LeasedDevice]] | None:
-    """As :func:`plan_node`, for devices on any nodes."""
+    """As :func:`plan_node`, for whole devices on any nodes."""
     check = usable(state, want)
-    single = replace(want.ask, devices=1, gpus=want.ask.per_device)
-    one = Want(single, want.request, want.ends_at, owed=want.owed)
+    suits = {
+        name: shelf for name, shelf in stock.shelves.items()
+        if node_suits(state, shelf.node, want.ask)
+    }  # fmt: skip
+    free = [
+        (name, position)
+        for name, shelf in suits.items()
+        for position in usable_of(shelf, shelf.free, want.ask, check)
+    ]
 
-    def room(gone: Sequence[Lease]) -> list[LeasedDevice]:
-        found: list[LeasedDevice] = []
-        for name in sorted(stock.shelves):
-            shelf = stock.shelves[name]
-            if not node_suits(state, shelf.node, want.ask):
+    def gives(lease: Lease) -> list[tuple[str, int]]:
+        found = []
+        for leased in lease.devices:
+            shelf = suits.get(leased.node)
+            place = state.places.get(leased.uuid)
+            if shelf is None or place is None or leased.share < stock.capacity:
                 continue
-            here = [lease for lease in gone if name in lease.nodes]
-            freed = {leased.uuid for lease in here for leased in lease.devices}
-            positions = set(shelf.free) | {
-                position
-                for position, device in enumerate(shelf.devices)
-                if device.uuid in freed and device.health == "ok"
-            }
-            for position in sorted(positions):
-                found += pick(stock, shelf, one, [position], {}, check) or []
+            if place[1] != (stock.group, stock.flavor):
+                continue
+            if shelf.devices[place[2]].health == "ok":
+                found += [(leased.node, p) for p in usable_of(shelf, [place[2]], want.ask, check)]
         return found
 
-    taken: list[Lease] = []
-    have = len(room(taken))
+    missing = want.ask.devices - len(free)
+    taken: list[tuple[Lease, list[tuple[str, int]]]] = []
     for lease in offered:
-        if have >= want.ask.devices:
+        if missing <= 0:
             break
-        taken.append(lease)
-        have += len(lease.devices)
-    if len(room(taken)) < want.ask.devices:
+        given = gives(lease)
+        if given:
+            taken.append((lease, given))
+            missing -= len(given)
+    if missing > 0:
         return None
-    for lease in list(taken):
-        fewer = [other for other in taken if other is not lease]
-        if len(room(fewer)) >= want.ask.devices:
-            taken = fewer
-    return taken, room(taken)[: want.ask.devices]
+    for one in list(taken):
+        # No victim whose stop would not help: the dearest are looked at last and stay if needed.
+        if missing + len(one[1]) <= 0:
+            taken.remove(one)
+            missing += len(one[1])
+    places = sorted(free + [place for _, given in taken for place in given])
+    return [lease for lease, _ in taken], [
+        leased_device(stock, stock.shelves[name], position, want.ask.per_device)
+        for name, position in places[: want.ask.devices]
+    ]
 
 
 def make_claim(state: State, request: Request, cell: Cell, plan: Plan, now: int) -> None:
@@ -281,6 +294,40 @@ def serve_claims(state: State, now: int) -> None:
             continue
         if lease.state in ("preparing", "active") and lease.protected_until <= now:
             _notice(state, lease, claim, now)
+
+
+def take_ready_claim(state: State, line: Sequence[str], now: int) -> None:
+    """Let the first of a line have the claim that is complete: requests of one line are alike, so
+    that their claims are as good for one as for the other, and first asked is first granted.
+    """
+    first = state.claims.get(line[0])
+    if first is None or _is_ready(state, first):
+        return
+    for other_id in line[1:]:
+        other = state.claims.get(other_id)
+        if other is not None and _is_ready(state, other):
+            why = "the claim of a request further back is complete first"
+            state.emit(now, "claim.ended", replace(first, active=False), why=why)
+            state.emit(now, "claim.ended", replace(other, active=False), why=why)
+            for claim, owner in ((other, line[0]), (first, other_id)):
+                swapped = replace(claim, request=owner)
+                state.emit(now, "claim.made", swapped, why=why)
+                _name_demand(state, swapped, now)
+            return
+
+
+def _is_ready(state: State, claim: Claim) -> bool:
+    return all(lease_id not in state.leases for lease_id in claim.victims)
+
+
+def _name_demand(state: State, claim: Claim, now: int) -> None:
+    """Let the leases of a claim name the request that they now go back for."""
+    for lease_id in claim.victims:
+        lease = state.leases.get(lease_id)
+        if lease is None or lease.reclaim is None or lease.reclaim.trigger != "return":
+            continue
+        reclaim = replace(lease.reclaim, for_request=claim.request)
+        state.emit(now, "lease.demand_changed", replace(lease, reclaim=reclaim))
 
 
 def claims_due(state: State) -> int | None:

@@ -109,6 +109,7 @@ class State:
         self.presence: dict[tuple[str, str], int] = {}
         self.sequence = 0
         self.fence = 0
+        self.placement = "best-fit"
         self._clear_indices()
 
     # -- reading -----------------------------------------------------------------------------
@@ -204,8 +205,7 @@ class State:
             self.version = record
             self.reindex()
         elif isinstance(record, NodeRecord):
-            self._keep_node(record)
-            self.reindex()
+            self._put_node(record)
         elif isinstance(record, Switch):
             self.switches[record.name] = record
             self.dirty_general = True
@@ -259,6 +259,15 @@ class State:
             self.reservations[new.request] = new
             for uuid, _ in new.devices:
                 self.reserved[uuid] = (new.request, new.starts_at)
+
+    def _put_node(self, record: NodeRecord) -> None:
+        name = record.node.name
+        last = not record.gone and (not self.nodes or name > max(self.nodes))
+        self._keep_node(record)
+        if not last or self.leases or self.queue:
+            self.reindex()
+        else:  # an inventory is being read: its nodes come in the order of their names
+            self._stock_node(name)
 
     def _keep_node(self, record: NodeRecord) -> None:
         if record.gone:
@@ -379,6 +388,8 @@ class State:
         if not bucket.entries or entry < bucket.entries[0]:
             bucket.blocked = None
             self.dirty[key] = None
+        elif bucket.owed:
+            self.dirty[key] = None  # what is owed to it may be asked back at once
         insort(bucket.entries, entry)
         _add(self.queued_by_user, (request.tenant, request.user), 1)
 
@@ -465,22 +476,25 @@ class State:
 
     def _stock_nodes(self) -> None:
         for name in sorted(self.nodes):
-            node = self.nodes[name]
-            group = group_of(self.policy, node)
-            by_flavor: dict[str, list[Device]] = {}
-            for device in node.devices:
-                flavor = flavor_of(self.policy, node, device)
-                if flavor is not None:
-                    by_flavor.setdefault(flavor, []).append(device)
-            for flavor, devices in by_flavor.items():
-                key = (group, flavor)
-                stock = self.stocks.get(key)
-                if stock is None:
-                    capacity = slot_capacity(self.policy, flavor)
-                    stock = self.stocks[key] = Stock(group, flavor, capacity)
-                for position, device in enumerate(devices):
-                    self.places[device.uuid] = (name, key, position)
-                stock.add(node, tuple(devices), self.taken)
+            self._stock_node(name)
+
+    def _stock_node(self, name: str) -> None:
+        node = self.nodes[name]
+        group = group_of(self.policy, node)
+        by_flavor: dict[str, list[Device]] = {}
+        for device in node.devices:
+            flavor = flavor_of(self.policy, node, device)
+            if flavor is not None:
+                by_flavor.setdefault(flavor, []).append(device)
+        for flavor, devices in by_flavor.items():
+            key = (group, flavor)
+            stock = self.stocks.get(key)
+            if stock is None:
+                capacity = slot_capacity(self.policy, flavor)
+                stock = self.stocks[key] = Stock(group, flavor, capacity)
+            for position, device in enumerate(devices):
+                self.places[device.uuid] = (name, key, position)
+            stock.add(node, tuple(devices), self.taken)
 
     def _count_without_devices(self, lease: Lease) -> None:
         taken, places = self.taken, self.places
@@ -537,6 +551,8 @@ def bucket_key(policy: Policy, request: Request) -> tuple[object, ...]:
     its class needs an approval of its own or it waits for a server to be gone.
     """
     ask = request.ask
+    # Backfilling asks how long something runs: durations within a factor of two are alike.
+    length = None if ask.duration is None else (ask.duration // 60_000).bit_length()
     tenant = policy.tenants.get(request.tenant)
     by_user = tenant is not None and tenant.limits.gpus_per_user is not None
     class_ = policy.classes.get(request.class_)
@@ -545,6 +561,7 @@ def bucket_key(policy: Policy, request: Request) -> tuple[object, ...]:
         request.tenant, request.class_, request.kind, ask.flavor, ask.pool, ask.gpus, ask.devices,
         ask.nodes, ask.same_node, ask.nvlink, ask.min_memory, ask.min_driver, ask.cpus, ask.memory,
         ask.tolerations, ask.borrow, ask.interruptible,
+        length,
         request.user if by_user else None, request.id if single else None,
     )  # fmt: skip
 

@@ -28,19 +28,18 @@ class Stock:
 
     ``by_free[n]`` lists the nodes that have exactly ``n`` untouched devices, ``partly`` the
     partly used devices as ``(free, node, position)``; both sorted, so that walking them is best
-    fit with the name as the last tie-break.
+    fit with the name as the last tie-break. ``answers`` keeps which shapes could ever fit.
     """
 
     __slots__ = (
+        "answers",
         "by_free",
         "capacity",
-        "epoch",
         "flavor",
         "free",
         "group",
         "in_service",
         "largest",
-        "loans",
         "partly",
         "shelves",
     )  # fmt: skip
@@ -55,6 +54,7 @@ class Stock:
         self.in_service = 0
         self.free = 0
         self.largest = 0
+        self.answers: dict[tuple[object, ...], str | None] = {}
 
     def copy(self) -> Stock:
         other = Stock(self.group, self.flavor, self.capacity)
@@ -63,12 +63,14 @@ class Stock:
         other.partly = self.partly.copy()
         other.in_service, other.free = self.in_service, self.free
         other.largest = self.largest
+        other.answers = self.answers.copy()
         return other
 
     def add(self, node: Node, devices: tuple[Device, ...], taken: dict[str, int]) -> None:
         """Put a node's devices in. Devices out of service are known but offer nothing."""
         shelf = Shelf(node, devices, [], {})
         self.shelves[node.name] = shelf
+        self.answers.clear()
         self.largest = max(self.largest, len(devices))
         while len(self.by_free) <= len(devices):
             self.by_free.append([])
