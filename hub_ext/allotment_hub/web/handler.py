@@ -70,7 +70,10 @@ class BaseHandler(RequestHandler):
     async def identify(self, *, fresh: bool) -> Identity | None:
         """Who asks. XSRF is checked on the way, for whoever comes with a cookie."""
         try:
-            return await self.site.authenticator.identify(self, fresh=fresh)
+            found = await self.site.authenticator.identify(self, fresh=fresh)
+            # Else the hub's mixin would ask the hub a second time, and block the loop meanwhile.
+            self.current_user = found
+            return found
         except HTTPError as error:
             if error.status_code == 403:
                 raise Problem(
