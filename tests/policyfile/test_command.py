@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -312,3 +315,30 @@ def test_the_environment_says_where_and_who(
     assert main(["policy", "history", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert peer.asked[0][3] == "token from-environment"
+
+
+def test_a_terminal_that_cannot_show_a_character_gets_it_spelt_out(good: Path) -> None:
+    other = good.with_name("other.yaml")
+    other.write_text(to_yaml(spoiled("currency", value="€")), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "allotment_hub.cli", "policy", "diff", str(good), str(other)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stdout.strip() == b"currency: USD \\u2192 \\u20ac"
+
+
+def test_a_pipe_that_closes_early_is_no_traceback(good: Path) -> None:
+    shown = subprocess.Popen(
+        [sys.executable, "-m", "allotment_hub.cli", "policy", "show", str(good)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert shown.stdout is not None
+    assert shown.stderr is not None
+    shown.stdout.close()
+    assert shown.stderr.read() == b""
+    shown.stderr.close()
+    assert shown.wait() in (0, 1)

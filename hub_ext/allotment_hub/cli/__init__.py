@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import pkgutil
 import sys
@@ -86,6 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         The exit code: 0, 1 or 2, and 130 after an interrupt.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # what a terminal cannot show is spelt out
+            stream.reconfigure(errors="backslashreplace")
     try:
         args = build_parser().parse_args(argv)
     except SystemExit as stop:  # help, version and wrong usage end the process otherwise
