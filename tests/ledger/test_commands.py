@@ -120,6 +120,23 @@ def test_verify_names_what_differs_between_tables_and_history__quota_11(
     assert message in capsys.readouterr().err
 
 
+def test_verify_of_a_damaged_file_is_told_and_not_a_traceback(
+    sqlite_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.lead(since=1)
+        for number in range(1, 60):
+            ledger.commit(build.granted(number), offset_ms=0)
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    content = path.read_bytes()
+    middle = content.index(b"r30")
+    path.write_bytes(content[: middle - 2_000] + b"\xff" * 4_000 + content[middle + 2_000 :])
+    assert main(["audit", "verify", "--database", sqlite_url]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all("damaged" in line or "cannot be read" in line for line in lines)
+
+
 def test_export_writes_every_row_and_the_head(
     filled: str, ledger: Ledger, capsys: pytest.CaptureFixture[str]
 ) -> None:

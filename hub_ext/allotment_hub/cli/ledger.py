@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, fields
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -89,9 +90,10 @@ def export(args: argparse.Namespace) -> int:
 
     chosen = EventFilter(since=args.since, until=args.until)
     with _open(args.database) as ledger, _output(args.output) as out:
-        write = _write_csv if args.format == "csv" else _write_jsonl
-        write(ledger.iterate_events(chosen), out)
         position, head = ledger.head()
+        write = _write_csv if args.format == "csv" else _write_jsonl
+        # Beside a running governor the history grows: what is written ends with that head.
+        write(takewhile(lambda row: row.seq <= position, ledger.iterate_events(chosen)), out)
     print(f"head {position}:{head}", file=sys.stderr)
     return 0
 
@@ -127,6 +129,8 @@ def upgrade(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
+    from sqlalchemy.exc import DBAPIError
+
     from allotment_hub.ledger import CannotOpen, LedgerError, RevisionMismatch
 
     try:
@@ -137,6 +141,8 @@ def _explained() -> Iterator[None]:
         raise UsageError(str(error)) from error
     except LedgerError as error:
         raise CheckFailed(str(error)) from error
+    except DBAPIError as error:
+        raise CheckFailed(f"the ledger cannot be read: {error.orig}") from error
 
 
 @contextlib.contextmanager

@@ -21,7 +21,15 @@ def differences(connection: Connection) -> list[str]:
         ours, theirs = getattr(kept, name), getattr(folded, name)
         if ours != theirs:
             lines.append(f"{name}: {ours} in the tables, {theirs} in the history")
-    return lines + _compare_holdings(connection, folded.records)
+    return lines + _compare_holdings(connection, folded.records) + _check_file(connection)
+
+
+def _check_file(connection: Connection) -> list[str]:
+    if connection.dialect.name != "sqlite":
+        return []
+    found = "\n".join(connection.exec_driver_sql("PRAGMA integrity_check(5)").scalars())
+    lines = [line for line in found.splitlines() if line != "ok" and not line.startswith("***")]
+    return [f"the file is damaged: {line}" for line in lines]
 
 
 def _compare_records(kept: tuple[Record, ...], folded: tuple[Record, ...]) -> list[str]:

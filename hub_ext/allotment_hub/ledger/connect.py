@@ -31,6 +31,16 @@ WRITER = "allotment_writer"
 SETTINGS = ("synchronous=FULL", "foreign_keys=ON", "cache_size=-32000", "wal_autocheckpoint=4000")
 """Of each SQLite connection: 32 MB of cache, and a checkpoint for every 16 MB of log."""
 
+SESSION = (
+    "-c synchronous_commit=on",
+    f"-c lock_timeout={BUSY_SECONDS}s",
+    # The server, too, has to notice soon that a host has gone: it keeps the leader's lock for it.
+    "-c tcp_keepalives_idle=15",
+    "-c tcp_keepalives_interval=5",
+    "-c tcp_keepalives_count=3",
+)
+"""Options of each PostgreSQL session, after those in the address."""
+
 MOUNTS = Path("/proc/self/mountinfo")
 
 _NETWORK = frozenset(
@@ -148,9 +158,9 @@ def connect(place: Place) -> Engine:
     """
     if place.is_sqlite:
         return _connect_sqlite(place)
-    options = f"-c synchronous_commit=on -c lock_timeout={BUSY_SECONDS}s"
+    given = place.url.query.get("options", "")
     arguments = {
-        "options": options,
+        "options": " ".join([given if isinstance(given, str) else " ".join(given), *SESSION]),
         "connect_timeout": BUSY_SECONDS,
         "application_name": f"allotment-hub {os.getpid()}",
         "keepalives_idle": 15,

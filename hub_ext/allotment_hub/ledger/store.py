@@ -110,6 +110,13 @@ class Ledger(Reader):
             Naming the process that leads. A standby tries again later.
         """
         me = Holder(pid=pid or os.getpid(), host=host or socket.gethostname(), since=since)
+        try:
+            return self._take_over(me)
+        except DBAPIError as error:
+            self._lock.release()
+            raise CannotOpen(f"ledger {self.place} cannot be led: {error.orig}") from error
+
+    def _take_over(self, me: Holder) -> Holder:
         if not self._lock.acquire(me):
             raise AlreadyLed(str(self.place), self.leader())
         try:
