@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,11 +14,6 @@ FOLDER = Path(__file__).parent.parent / "scenarios"
 FILES = sorted(FOLDER.glob("*.yaml"))
 CASE = re.compile(r"[A-Z0-9]{2,8}-\d\d")
 
-PENDING = {
-    "return-down-to-the-guarantee": "several claims of one line at once",
-}
-"""Scenarios that say what is not built yet, and what they wait for."""
-
 
 def told(outcome: Outcome) -> str:
     lines = [
@@ -29,20 +23,7 @@ def told(outcome: Outcome) -> str:
     return "\n".join([*lines, *map(str, outcome.violations)])
 
 
-def library() -> list[Any]:
-    return [
-        pytest.param(
-            path,
-            id=path.stem,
-            marks=[pytest.mark.xfail(reason=PENDING[path.stem], strict=False)]
-            if path.stem in PENDING
-            else [],
-        )
-        for path in FILES
-    ]
-
-
-@pytest.mark.parametrize("path", library())
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_the_scenario_holds(path: Path) -> None:
     scenario = load_scenario(path)
     outcome = play(scenario)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from allotment_hub.domain import commands
 from allotment_hub.domain.amounts import HOUR, AmountError, parse_duration
@@ -21,11 +21,15 @@ from .pool_handlers import (
     change_policy,
     change_runtime,
     drain,
+    names_of,
     pause,
     reading,
     restart,
 )
 from .wants import read_wants
+
+if TYPE_CHECKING:
+    from allotment_hub.domain.requests import RequestKind
 
 Args = Mapping[str, Any]
 
@@ -38,12 +42,14 @@ def request(player: Player, args: Args) -> None:
     asked = {key: args[key] for key in ASK_KEYS if key in args}
     kind = args.get("kind") or _kind_of(player, args.get("class"))
     server = args.get("server", name if kind == "session" else None)
+    if not isinstance(kind, str) or not isinstance(server, (str, type(None))):
+        raise CannotPlay("'kind' and 'server' are texts")
     taken = name in player.past_requests
     made = f"{name}~{len(player.past_requests)}" if taken else name
     player.rejected.pop(name, None)
     try:
         row = commands.submit(
-            player.state, player.now, id=made, kind=kind, user=user,
+            player.state, player.now, id=made, kind=cast("RequestKind", kind), user=user,
             groups=_groups(player, user, args), wants=read_wants(asked), server=server,
             actor=_actor(args, user), options=(),
         )  # fmt: skip
@@ -291,8 +297,7 @@ def _user(value: Any) -> str:
 
 def _groups(player: Player, user: str, args: Args) -> tuple[str, ...]:
     if "groups" in args:
-        groups = args["groups"]
-        return (groups,) if isinstance(groups, str) else tuple(groups or ())
+        return names_of("groups", args["groups"])
     if user not in player.scenario.users:
         remark = f"{player.scenario.file}: user {user!r} is not in 'users' and has no groups"
         if remark not in player.outcome.remarks:

@@ -93,7 +93,9 @@ def _pool(player: Player, which: Any, narrow: Mapping[str, Any]) -> Any:
     if isinstance(which, Mapping):
         narrow = {"flavor": which.get("flavor"), **narrow}
         which = which.get("name", which.get("pool"))
-    view = views.pool_view(player.frame(), str(which), narrow.get("flavor"))
+    if not isinstance(which, str):
+        raise CannotLook(f"a pool is named by text, not {which!r}")
+    view = views.pool_view(player.frame(), which, narrow.get("flavor"))
     if view is None and which not in player.state.policy.pools:
         raise CannotLook(
             f"no pool {which!r}{player.nearest(str(which), player.state.policy.pools)}"
@@ -147,12 +149,12 @@ def _decisions(player: Player, which: Any, _: Mapping[str, Any]) -> Any:
 
 def _rows(player: Player, which: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """All rows, or those that name a request (with its leases), a user or whatever is given."""
-    if which in (None, True, "", "all") or which == {}:
+    if which is None or which is True or which in ("", "all", {}):
         return rows
     if isinstance(which, Mapping):
         return [row for row in rows if not mismatches(which, row)]
     ids = {str(which)}
-    if which in player.names:
+    if isinstance(which, str) and which in player.names:
         request = player.names[which]
         ids |= {request, *player.leases_of_request(request)}
     keys = ("subject", "request", "lease", "user", "actor", "what", "kind", "tenant")
@@ -160,7 +162,7 @@ def _rows(player: Player, which: Any, rows: list[dict[str, Any]]) -> list[dict[s
 
 
 def _notices(player: Player, which: Any, _: Mapping[str, Any]) -> Any:
-    if which in player.names:
+    if isinstance(which, str) and which in player.names:
         request = player.request(which)
         return [row for row in _notices_of(player, request.user) if row["request"] == request.id]
     if isinstance(which, Mapping):

@@ -92,9 +92,11 @@ def change_node(player: Player, args: Args) -> None:
         return
     changes: dict[str, Any] = {}
     if "labels" in args:
-        changes["labels"] = dict(args["labels"])
+        if not isinstance(args["labels"], Mapping):
+            raise CannotPlay("'labels' is a mapping of names to texts")
+        changes["labels"] = {str(key): str(value) for key, value in args["labels"].items()}
     if "taints" in args:
-        changes["taints"] = tuple(args["taints"] or ())
+        changes["taints"] = names_of("taints", args["taints"])
     if "draining" in args:
         changes["draining"] = bool(args["draining"])
     for said, value in _said(args).items():
@@ -219,7 +221,7 @@ def restart(player: Player, args: Args) -> None:
     ``down_for``: nobody decides meanwhile, servers come and go. ``ended``: servers that are found
     gone afterwards. Nothing is granted before the state has been compared with the servers.
     """
-    for name in args.get("ended") or ():
+    for name in names_of("ended", args.get("ended")):
         lease = player.lease_of(player.known_name(name))
         if lease is not None:
             player.servers.set(lease.id, "away")
@@ -253,6 +255,14 @@ def reading(player: Player, args: Args) -> None:
     elif args.get("device", args.get("uuid")) is not None:
         where["device"] = args.get("device", args.get("uuid"))
     player.readings[_uuid(player, where)] = (player.now, args)
+
+
+def names_of(key: str, value: Any) -> tuple[str, ...]:
+    """Read a list of names; one name alone may stand for the list of it."""
+    listed = [value] if isinstance(value, str) else value or []
+    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+        raise CannotPlay(f"{key!r} is a list of names, not {value!r}")
+    return tuple(listed)
 
 
 def _by(args: Args, default: str = "root") -> str:

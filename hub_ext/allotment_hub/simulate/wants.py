@@ -58,7 +58,10 @@ def _driver(value: Any) -> str:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(_text(item) for item in ([value] if isinstance(value, str) else value))
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list):
+        raise AmountError(f"{value!r} is not a list of texts")
+    return tuple(_text(item) for item in listed)
 
 
 def _one_of(*words: str) -> Callable[[Any], str]:
