@@ -157,6 +157,9 @@ class SteadyClock:
         self._base = max(start, floor) - boottime
         self._last = boottime + self._base
         self._offset = wall - self._last
+        if anchor is not None and abs(anchor.wall - anchor.steady - self._offset) < JITTER_MS:
+            # Times shown before a restart are the same after it, to the millisecond.
+            self._offset = anchor.wall - anchor.steady
         self._seen_at = self._last
         self._seen_offset = self._offset
         self._seen_asleep = boottime - sources.monotonic()
@@ -179,7 +182,7 @@ class SteadyClock:
             boot_id=self._boot_id,
             boottime=self._sources.boottime(),
             steady=self.now_ms(),
-            wall=self._sources.wall(),
+            wall=self.now_ms() + self.offset_ms(),
         )
 
     def observe(self) -> Observation:
