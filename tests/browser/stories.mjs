@@ -111,7 +111,7 @@ export async function the_line_is_left_by_keyboard_alone({ open, host }) {
 export async function a_request_is_changed_while_it_waits({ open, host }) {
   await full(host);
   const asked = await host('ask', 'ann', { gpus: 2, flavor: A100, duration: '4h' });
-  const page = await open('ann', room(asked.id));
+  const page = await open('ann', room(asked.id), { quiet: true });
   await page.getByRole('button', { name: 'Change' }).click();
   await page.getByLabel('GPUs', { exact: true }).fill('0');
   await page.getByRole('button', { name: 'Save' }).click();
@@ -212,7 +212,7 @@ export async function names_are_text_wherever_they_stand({ open, host }) {
     ['root', 'console'],
     ['root', `ended/${nasty.lease}`]
   ]) {
-    const page = await open(who, path);
+    const page = await open(who, path, { quiet: path.startsWith('new') });
     await page.waitForTimeout(300);
     const markup = await page.evaluate(
       () => document.querySelectorAll('main img, main b[onmouseover], main script, main [onerror]').length
@@ -311,8 +311,7 @@ export async function a_session_is_renewed_and_given_back_and_its_end_explained(
   await card.getByRole('button', { name: 'Stop and give back' }).click();
   await card.getByRole('button', { name: 'Yes' }).click();
   await seen(page.locator('main'), 'You hold no GPUs.');
-  const lease = await host('call', 'bob', 'GET', `leases/${held.id}`);
-  const ended = await open('bob', `ended/${lease.id}`);
+  const ended = await open('bob', `ended/${held.lease}`);
   await seen(heading(ended), 'Your session has ended: 4 × A100 80 GB');
   await seen(ended.locator('main'), 'You gave the GPUs back.');
   await shot(ended, 'ended');

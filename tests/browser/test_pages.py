@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import paths
 from tests.support.alone import NASTY, PEOPLE, Alone
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+from .playing import play, stories_of
 
-HERE = Path(__file__).parent
-STORIES = re.findall(
-    r"^export async function (\w+)", (HERE / "stories.mjs").read_text(encoding="utf-8"), re.M
-)
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture
@@ -52,39 +43,8 @@ class Host:
     def start(self) -> None:
         self.governor.start()
 
-    def now(self) -> float:
-        return time.time()
 
-
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize("story", stories_of("stories.mjs"))
 def test_story(story: str, governor: Alone) -> None:
-    environ = {
-        **os.environ,
-        "STORY": json.dumps(
-            {
-                "url": governor.url,
-                "tokens": {**{name: governor.token(name) for name in PEOPLE}, "nasty": governor.token(NASTY)},
-                "chromium": str(paths.CHROMIUM),
-                "shots": os.environ.get("ALLOTMENT_SHOTS"),
-            }
-        ),
-    }
-    host = Host(governor)
-    with subprocess.Popen(
-        ["node", str(HERE / "run.mjs"), story],
-        cwd=paths.ROOT, env=environ, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as player:  # fmt: skip
-        assert player.stdout is not None
-        assert player.stdin is not None
-        assert player.stderr is not None
-        for line in player.stdout:
-            asked = json.loads(line)
-            if asked["act"] == "end":
-                break
-            answer = getattr(host, asked["act"])(*asked["args"])
-            player.stdin.write(json.dumps({"answer": answer}) + "\n")
-            player.stdin.flush()
-        player.stdin.close()
-        trouble = player.stderr.read()
-        assert player.wait(30) == 0, trouble
+    tokens = {**{name: governor.token(name) for name in PEOPLE}, "nasty": governor.token(NASTY)}
+    play("stories.mjs", story, Host(governor), {"url": governor.url, "tokens": tokens})

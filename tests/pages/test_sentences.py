@@ -33,7 +33,7 @@ FULL: dict[str, Any] = {
     "min_driver": "570", "known": ["a100-80g", "l40s"], "offered": ["l40s"],
     "nodes": ["n1", "n2"], "taints": ["train"], "devices": ["0", "1"], "by": ["group:gpu-admins"],
 }  # fmt: skip
-NASTY = {key: "<img src=x onerror=alert(1)>\n {tenant} $& $1" for key in FULL}
+NASTY = dict.fromkeys(FULL, "<img src=x onerror=alert(1)>\n {tenant} $& $1")
 GUARDED = [
     {"note": "parked"}, {"free": 0, "in_service": 8, "flavor": "l40s"}, {"ahead": 0},
     {"note": "the request does not want to borrow", "tenant": "nlp", "free_guarantee": 1,
@@ -141,4 +141,5 @@ def test_no_script_makes_markup_of_text() -> None:
         text = template.read_text(encoding="utf-8")
         assert "| safe" not in text, template.name
         assert "|safe" not in text, template.name
-        assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bon\w+=|\bstyle=", text), template.name
+        inline = re.compile(r"<script(?![^>]*\bsrc=)|<style|\bon\w+=|\bstyle=")
+        assert not inline.search(text), template.name

@@ -300,8 +300,13 @@ export function confirmButton(label, question, action, properties = {}) {
   const ask = () => {
     questions.add(key);
     const finish = async () => {
-      await action();
+      // Answered: what the action redraws must not ask again.
       questions.delete(key);
+      try {
+        await action();
+      } finally {
+        rest();
+      }
     };
     show(
       holder,
