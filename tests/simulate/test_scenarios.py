@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from allotment_hub.ledger import Ledger
 from allotment_hub.simulate.player import Outcome, play
 from allotment_hub.simulate.scenario import load_scenario
+from allotment_hub.simulate.store import LedgerStore
 
 FOLDER = Path(__file__).parent.parent / "scenarios"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -38,3 +40,18 @@ def test_names_are_unique_and_cases_are_case_ids() -> None:
     assert len(names) == len(set(names))
     for scenario in scenarios:
         assert all(CASE.fullmatch(case) for case in scenario.cases), scenario.file
+
+
+def restarts(path: Path) -> bool:
+    return any(step.act == "restart" for step in load_scenario(path).steps)
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if restarts(path)], ids=lambda p: p.stem)
+def test_a_restart_reads_what_the_ledger_kept(path: Path) -> None:
+    with Ledger.open("sqlite://") as ledger:
+        ledger.lead(since=0)
+        ledger.load()
+        outcome = play(load_scenario(path), LedgerStore(ledger))
+        assert outcome.ok, told(outcome)
+        assert ledger.verify().holds
+        assert ledger.differences() == []

@@ -72,15 +72,20 @@ class Outcome:
         return not self.failures and not self.violations
 
 
-def play(scenario: Scenario) -> Outcome:
+def play(scenario: Scenario, store: Store | None = None) -> Outcome:
     """Play a scenario to its last step.
+
+    Parameters
+    ----------
+    store : Store or None
+        What is committed to; None keeps it in memory.
 
     Raises
     ------
     ScenarioError
         When the policy or inventory cannot be read, or a step makes no sense.
     """
-    player = Player(scenario, open_scenario(scenario))
+    player = Player(scenario, open_scenario(scenario), store)
     for step in scenario.steps:
         player.play(step)
     return player.finish()
@@ -89,13 +94,13 @@ def play(scenario: Scenario) -> Outcome:
 class Player:
     """A governor's shell in virtual time: what it commits, acts on and answers from."""
 
-    def __init__(self, scenario: Scenario, opening: Opening) -> None:
+    def __init__(self, scenario: Scenario, opening: Opening, store: Store | None = None) -> None:
         self.scenario = scenario
         self.outcome = Outcome(scenario, remarks=list(opening.remarks))
         self.base = scenario.start_ms
         self.clock = ManualClock(self.base, wall=self.base)
         self.state = State()
-        self.store = Store()
+        self.store = store if store is not None else Store()
         self.watch = Watch()
         self.servers = Servers(scenario.runtime)
         self.names: dict[str, str] = {}
@@ -171,7 +176,7 @@ class Player:
         """Keep what has happened; return how much it was."""
         events = self.state.take_journal()
         self._keep(events)
-        self.store.commit(events)
+        self.store.commit(events, self.clock.offset_ms())
         self._note(self.watch.follow(events))
         return len(events)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from allotment_hub.domain.events import (
     Claim,
@@ -21,16 +21,26 @@ from allotment_hub.domain.requests import Request
 from allotment_hub.domain.state import State
 from allotment_hub.ledger.codec import dumps, encode, kind_of, loads
 
+if TYPE_CHECKING:
+    from allotment_hub.ledger import Ledger
+
 
 class Store:
-    """Committed events in their order, each record as the text that a ledger keeps."""
+    """Committed events in their order, each record as the text that a ledger keeps.
+
+    For looking at the past, and for a restart where no ledger is needed: opening one takes
+    longer than most scenarios.
+    """
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
         self._last: dict[str, tuple[str, str]] = {}
 
-    def commit(self, events: Iterable[Event]) -> None:
-        """Keep events; nothing that was not kept survives a restart."""
+    def commit(self, events: Sequence[Event], offset_ms: int = 0) -> None:
+        """Keep events; nothing that was not kept survives a restart.
+
+        ``offset_ms`` is the wall clock less steady time.
+        """
         for event in events:
             kind, text = kind_of(event.record), dumps(event.record)
             self._last[identity(event.record)] = (kind, text)
@@ -57,6 +67,29 @@ class Store:
         """Rebuild the state, as a governor does that starts."""
         state = State()
         state.load(self.records())
+        return state
+
+
+class LedgerStore(Store):
+    """A ledger beside: what it refuses ends the play, and a restart reads what it kept."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self.ledger = ledger
+
+    def commit(self, events: Sequence[Event], offset_ms: int = 0) -> None:
+        """Keep events here and in the ledger, in one transaction."""
+        super().commit(events)
+        if events:
+            self.ledger.commit(events, offset_ms=offset_ms)
+
+    def reload(self) -> State:
+        """Rebuild the state from the ledger."""
+        loaded = self.ledger.load()
+        state = State()
+        state.load(loaded.records)
+        state.sequence = max(state.sequence, loaded.sequence)
+        state.fence = max(state.fence, loaded.fence)
         return state
 
 
