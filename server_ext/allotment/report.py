@@ -157,8 +157,8 @@ class Report:
             lines[0] += f", team {plain(row['tenant'])}"
         position = row.get("position")
         if state == "queued" and position:
-            ahead = f" ({row['ahead']} in front)" if row.get("ahead") else ""
-            lines.append(f"  Place       {position}{ahead}")
+            total = f" of {row['in_line']}" if row.get("in_line") else ""
+            lines.append(f"  Place       {position}{total}")
         lines += self._forecast(row.get("forecast"))
         for reason in row.get("reasons") or []:
             lines += self._reason(reason)
@@ -189,7 +189,8 @@ class Report:
             forecast = help_.get("forecast")
             when = forecast.get("expected_start") if isinstance(forecast, Mapping) else forecast
             text = plain(self.times.local(str(help_.get("text"))))
-            lines.append(f"  Would help  {text}" + (f": {self._when(when)}" if when else ""))
+            start = "could start now" if help_.get("now") else self._when(when) if when else ""
+            lines.append(f"  Would help  {text}" + (f": {start}" if start else ""))
         return lines
 
     def progress(self, row: Mapping[str, Any]) -> list[str]:
