@@ -189,7 +189,7 @@ class Peer(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_POST = do_GET
+    do_POST = do_GET  # noqa: N815  # the name that http.server looks for
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -218,7 +218,11 @@ def peer() -> Iterator[ThreadingHTTPServer]:
         ((404, "text/html", b""), Refused, "/api/v1/me"),
         ((500, "application/json", b'{"detail": "a fault"}'), Refused, "a fault"),
         (
-            (400, "application/json", b'{"detail": "x", "errors": [{"path": "a", "message": "b"}, 7]}'),
+            (
+                400,
+                "application/json",
+                b'{"detail": "x", "errors": [{"path": "a", "message": "b"}, 7]}',
+            ),
             Refused,
             "a: b",
         ),
@@ -234,7 +238,7 @@ def test_every_strange_answer_is_one_clear_error(
 
 
 def test_nobody_there_is_said_in_a_sentence() -> None:
-    with pytest.raises(Unreachable, match="does not answer at http://127.0.0.1:9/"):
+    with pytest.raises(Unreachable, match=r"does not answer at http://127\.0\.0\.1:9/"):
         Client("http://127.0.0.1:9/", "t0ken-of-somebody").me()
 
 
