@@ -187,3 +187,21 @@ async def test_the_gate_token_is_not_in_any_log(site: Site, peer: GatePeer) -> N
     ann.spawner.log.removeHandler(handler)
     assert "gate" in written.getvalue()
     assert TOKEN not in written.getvalue()
+
+
+async def test_a_final_refusal_is_not_asked_for_again(site: Site, peer: GatePeer) -> None:
+    """SPAWN-18: a start that names no options takes the last ones, which were refused."""
+    peer.answer_with = (422, {"code": "NoQuota", "detail": "None of your groups has GPUs."})
+    ann = site.user("ann")
+    await refusal(ann.spawn(options={**ONE, "image": "x"}))
+    await ann.spawn(options=None)
+    assert ann.spawner.user_options == {"image": "x"}
+
+
+async def test_a_place_in_the_queue_is_found_again(site: Site, peer: GatePeer) -> None:
+    peer.devices = 0
+    ann = site.user("ann")
+    await refusal(ann.spawn(options=ONE))
+    error = await refusal(ann.spawn(options=None))
+    assert error.label == "queued"
+    assert len(peer.queue) == 1

@@ -57,11 +57,14 @@ class Starting(Ending):
         try:
             return check_wants((self.user_options or {}).get(OPTION))
         except WantsError as error:
-            # Else the hub would use them again for every later start that names no options.
-            self._store_options({k: v for k, v in self.user_options.items() if k != OPTION})
+            self._forget_wants()
             raise self._refused(
                 f"What was asked for cannot be read: {error}", "bad-options", 400
             ) from None
+
+    def _forget_wants(self) -> None:
+        """Keep the hub from asking the same again whenever a later start names no options."""
+        self._store_options({k: v for k, v in self.user_options.items() if k != OPTION})
 
     def _disown_mark(self) -> None:
         """Drop a mark that somebody wrote into the options; put back one that still holds."""
@@ -130,6 +133,8 @@ class Starting(Ending):
             if error.status in (404, 405):  # no gate there, or not for this token
                 self.log.error("allotment: %s: gate: is gate_token right? %s", self.key, error)
                 raise self._refused(DOWN, "governor-down", 503) from None
+            if error.status != 409:  # which is over soon, unlike other refusals
+                self._forget_wants()
             raise self._refused(error.detail, _label(error.code), error.status) from None
         except GovernorDown as error:
             self.log.error("allotment: %s: gate: %s", self.key, error)
