@@ -30,6 +30,10 @@ MAX_ROUNDS = 1000
 """Rounds of decisions and acts at one moment before the scenario is given up as endless."""
 
 
+RECOUNTED = 50
+"""Live records up to which the whole state is recounted after every step."""
+
+
 class CannotPlay(ValueError):
     """A step that makes no sense where it stands: an unknown name, a value of the wrong kind."""
 
@@ -168,9 +172,18 @@ class Player:
             decide(self.state, self.now)
             committed = self.commit()
             if not self._enact() and not committed and not self.state.journal:
-                self._note(self.watch.compare(self.state, self.now))
+                self._compare()
                 return
         self._note([Violation(0, self.now, f"no rest after {MAX_ROUNDS} rounds of decisions")])
+
+    def _compare(self) -> None:
+        """Recount the whole state: after every step of a small one, ever more seldom of a large
+        one, so that a long scenario stays quick. Single events are always looked at.
+        """
+        self._since_recount += 1
+        if self._since_recount * RECOUNTED >= len(self.state.requests) + len(self.state.leases):
+            self._since_recount = 0
+            self._note(self.watch.compare(self.state, self.now))
 
     def commit(self) -> int:
         """Keep what has happened; return how much it was."""
@@ -240,6 +253,7 @@ class Player:
         return str(step.args.get("as", self.last_name))
 
     last_name = ""
+    _since_recount = 0
 
     def _refused(self, step: Step, code: str, detail: str) -> None:
         self.outcome.refusals.append(Refused(step, code, detail))
