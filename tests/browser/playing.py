@@ -30,11 +30,11 @@ def play(file: str, story: str, host: Any, facts: Mapping[str, Any]) -> None:
         Its methods are what the story may ask for.
     facts : mapping
         ``url`` of the governor's service, and what else the story has to know.
-        ``ALLOTMENT_SHOTS`` names a folder for pictures.
+        ``PAGE_SHOTS`` names a folder for pictures.
     """
     told = {
         "chromium": str(paths.CHROMIUM),
-        "shots": os.environ.get("ALLOTMENT_SHOTS"),
+        "shots": os.environ.get("PAGE_SHOTS"),
         **facts,
     }
     with subprocess.Popen(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from tornado.httputil import url_concat
@@ -161,20 +160,6 @@ class PageHandler(BaseHandler):
             self.set_header(name, value)
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.finish(page_html(self, "error", "Error", problem=problem, query="{}"))
-
-
-def local_path(value: str | None, default: str) -> str:
-    """A path on this origin to go on to; anything else gives the default.
-
-    >>> local_path("/services/allotment/new", "/"), local_path("//evil.example", "/")
-    ('/services/allotment/new', '/')
-    """
-    if not value or not value.startswith("/") or re.search(r"[\\\s\x00-\x1f]", value):
-        return default
-    parts = urlsplit(value)
-    if parts.scheme or parts.netloc or value.startswith("//"):
-        return default
-    return value
 
 
 def page_handlers() -> list[tuple[str, type[RequestHandler], dict[str, Any]]]:
