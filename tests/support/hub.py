@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -391,6 +392,24 @@ class RealHub:
             lambda: self.is_ready(user, server), seconds, f"the server of {user} is not ready"
         )
         return self.server(user, server)
+
+    def spawn_in_background(
+        self, user: str, options: Mapping[str, Any], server: str = ""
+    ) -> threading.Thread:
+        """Ask for a server without waiting for the answer, which a crash may cut off."""
+        token = self.user_token(user)
+
+        def ask() -> None:
+            with contextlib.suppress(httpx.HTTPError):
+                self.api("POST", _path(user, server), dict(options), token)
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        return thread
+
+    def environment_of(self, pid: int) -> dict[str, str]:
+        """The environment that a process was started with."""
+        return _environ(pid)
 
     def server_environment(self, user: str, server: str = "") -> dict[str, str]:
         """The environment that a single-user server was started with."""
