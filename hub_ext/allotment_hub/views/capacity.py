@@ -171,13 +171,14 @@ def _use(frame: Frame, lease: Lease) -> str:
 
 
 def _blocked(frame: Frame) -> Iterator[tuple[Request, str, str]]:
-    """Waiting requests that shape or quota keeps from free devices, with category and code."""
-    for request in frame.state.requests.values():
-        if request.state == "queued" and request.reasons:
-            code = request.reasons[0].code
-            category = sentences.CATEGORY.get(code, "")
-            if category in ("shape", "quota"):
-                yield request, category, code
+    """The first of each line that shape or quota keeps from free devices: category and code."""
+    for bucket in frame.state.queue.values():
+        if bucket.blocked is None or not bucket.entries:
+            continue
+        category = sentences.CATEGORY.get(bucket.blocked.code, "")
+        # Fewer free than asked for is reported as in use; lying apart is a matter of shape.
+        if category in ("shape", "quota"):
+            yield frame.state.requests[bucket.entries[0][2]], category, bucket.blocked.code
 
 
 def _divide_free(
