@@ -45,7 +45,7 @@ def configure(
     c: Config,
     *,
     spawner: type | str = "local",
-    policy: str | os.PathLike[str],
+    policy: str | os.PathLike[str] | None = None,
     database: str | None = None,
     inventory: str | os.PathLike[str] | None = None,
     port: int = 10101,
@@ -70,7 +70,8 @@ def configure(
         an entry point of ``jupyterhub.spawners``, or ``"module.Class"``. All its own
         configuration (``c.KubeSpawner.…``) stays in force.
     policy : path
-        The policy file, put in force when the ledger has none yet; read and checked here too.
+        The policy file, put in force when it has changed; read and checked here too. None where
+        the governor runs by itself and has it.
     database : str or None
         SQLAlchemy URL of the ledger; None is ``sqlite:///allotment.sqlite`` beside the hub's.
     inventory : path or None
@@ -120,7 +121,9 @@ def configure(
         raise ConfigureError("the first argument is the `c` of jupyterhub_config.py")
     made = _spawner_class(spawner)
     _check_traits(made, traits)
-    policy_path = _file(policy, "policy")
+    if managed and policy is None:
+        raise ConfigureError("policy: give the path of the policy file")
+    policy_path = None if policy is None else _file(policy, "policy")
     inventory_path = None if inventory is None else _file(inventory, "inventory")
     _check_files(policy_path, inventory_path)
     address = _address(url, port)
@@ -233,13 +236,14 @@ def _file(path: str | os.PathLike[str], what: str) -> Path:
     return found
 
 
-def _check_files(policy: Path, inventory: Path | None) -> None:
+def _check_files(policy: Path | None, inventory: Path | None) -> None:
     from allotment_hub.policyfile import PolicyError, load_inventory, load_policy
     from allotment_hub.policyfile.problems import FileError
 
     try:
         nodes = None if inventory is None else load_inventory(inventory)
-        load_policy(policy, inventory=nodes)
+        if policy is not None:
+            load_policy(policy, inventory=nodes)
     except PolicyError as error:
         raise ConfigureError(f"policy: {error}") from None
     except FileError as error:
@@ -303,10 +307,11 @@ def _read_token(path: Path) -> str:
 
 
 def _command(
-    policy: Path, inventory: Path | None, database: str, arguments: Sequence[str]
+    policy: Path | None, inventory: Path | None, database: str, arguments: Sequence[str]
 ) -> list[str]:
-    command = [sys.executable, "-m", "allotment_hub.cli", "serve", "--policy", str(policy)]
-    command += ["--db", database]
+    command = [sys.executable, "-m", "allotment_hub.cli", "serve", "--db", database]
+    if policy is not None:
+        command += ["--policy", str(policy)]
     if inventory is not None:
         command += ["--inventory", str(inventory)]
     return [*command, *arguments]
