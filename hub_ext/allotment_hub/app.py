@@ -17,15 +17,16 @@ from urllib.parse import urlsplit
 from jupyterhub.services.auth import HubOAuth
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
-from traitlets import Bool, Enum, Float, Integer, Unicode, default, validate
-from traitlets.config import Application, TraitError
+from traitlets import Bool, Enum, Float, Integer, TraitError, Unicode, default, validate
+from traitlets.config import Application
 
 from . import gateapi
 from .clock import Clock, SteadyClock
 from .domain.amounts import AmountError, parse_duration
 from .domain.inventory import Node
 from .governor.actor import Pace
-from .governor.service import FirstPolicy, Parts, Service
+from .governor.life import FirstPolicy, Parts
+from .governor.service import Service
 from .inventory import DeclaredInventory, Inventory, NvmlInventory
 from .ledger import Ledger, RevisionMismatch
 from .ledger.upgrading import upgrade
@@ -67,12 +68,13 @@ class GovernorApp(Application):
     ip = Unicode("127.0.0.1", help="Address to listen on.").tag(config=True)
     port = Integer(0, help="Port to listen on; 0 takes that of the hub's service.").tag(config=True)
     prefix = Unicode(help="Where the service is mounted.").tag(config=True)
-    standalone = Bool(False, help="Without a hub: tokens of a file, servers that are stand-ins.").tag(
-        config=True
-    )
+    standalone = Bool(
+        False, help="Without a hub: tokens of a file, servers that are stand-ins."
+    ).tag(config=True)
     tokens = Unicode("", help="Standalone: path of the token file.").tag(config=True)
     guest = Unicode(
-        "", help="Standalone: the name as whom a request without a token counts. For demonstrations."
+        "",
+        help="Standalone: the name as whom a request without a token counts. For demonstrations.",
     ).tag(config=True)
     start_after = Unicode("2s", help="Standalone: how long a start takes.").tag(config=True)
     stop_after = Unicode("1s", help="Standalone: how long a stop takes.").tag(config=True)
@@ -92,15 +94,15 @@ class GovernorApp(Application):
     remote_rate = Float(500.0, min=0, help="Requests a second from one address; 0: any.").tag(
         config=True
     )
-    migrate = Bool(True, help="Bring an older ledger to this version at the start, after a backup.").tag(
-        config=True
-    )
+    migrate = Bool(
+        True, help="Bring an older ledger to this version at the start, after a backup."
+    ).tag(config=True)
     allow_network_filesystem = Bool(
         False, help="Put up with a ledger on a network file system, without its write-ahead log."
     ).tag(config=True)
-    log_format_style = Enum(["plain", "time"], "time", help="Whether log lines carry the time.").tag(
-        config=True
-    )
+    log_format_style = Enum(
+        ["plain", "time"], "time", help="Whether log lines carry the time."
+    ).tag(config=True)
     environ: Mapping[str, str] = os.environ
     early: Early | None = None
     """Who holds the port so far; None where it is still to be taken."""
@@ -154,7 +156,9 @@ class GovernorApp(Application):
                 raise
         now = SteadyClock()
         done = upgrade(self.database, now_ms=now.now_ms() + now.offset_ms())
-        self.log.warning("ledger migrated from %s to %s, backup %s", done.found, done.now, done.backup)
+        self.log.warning(
+            "ledger migrated from %s to %s, backup %s", done.found, done.now, done.backup
+        )
         return self._open_ledger()
 
     def _open_ledger(self) -> Ledger:
@@ -270,7 +274,9 @@ class GovernorApp(Application):
             with os.fdopen(descriptor, "wb") as file:
                 file.write(made)
         except OSError as error:
-            self.log.warning("%s: cannot be written, log-ins end with this process: %s", path, error)
+            self.log.warning(
+                "%s: cannot be written, log-ins end with this process: %s", path, error
+            )
         return made
 
     # -- running -------------------------------------------------------------------------------
@@ -286,7 +292,8 @@ class GovernorApp(Application):
         handler.addFilter(Scrubber(own))
         root = logging.getLogger()
         root.handlers[:] = [handler]
-        root.setLevel(self.log_level)
+        level = self.log_level  # a number once the application has read it
+        root.setLevel(level if isinstance(level, int) else str(level))
         self.log.handlers.clear()
         self.log.propagate = True
         for name in ("tornado.access", "tornado.general", "tornado.application"):
@@ -342,14 +349,17 @@ class GovernorApp(Application):
                 if loop.time() >= ends:
                     raise StartError(f"port {port} of {host}: {error.strerror}") from None
                 if not told:
-                    self.log.warning("port %d of %s is taken; waiting for it: %s", port, host, error)
+                    self.log.warning(
+                        "port %d of %s is taken; waiting for it: %s", port, host, error
+                    )
                     told = True
             await asyncio.sleep(0.25)
 
     async def _until_orphaned(self) -> None:
-        """Return when the hub that started us has died: the next one starts a governor of its own."""
+        """Return when the hub that started us has died: the next one starts its own governor."""
         parent = os.getppid()
-        while os.getppid() == parent:
+        # No event tells of the death of a parent on every system.
+        while os.getppid() == parent:  # noqa: ASYNC110 (see above)
             await asyncio.sleep(1)
         self.log.warning("the hub that started this governor has ended")
 

@@ -67,7 +67,8 @@ class Load:
         self.keys: dict[str, str] = {}
         self.faults: list[str] = []
         self._threads = [
-            threading.Thread(target=self._run, args=(n, self.random.random())) for n in range(CLIENTS)
+            threading.Thread(target=self._run, args=(n, self.random.random()))
+            for n in range(CLIENTS)
         ]
 
     def start(self) -> None:
@@ -84,7 +85,11 @@ class Load:
         with contextlib.suppress(OSError, http.client.HTTPException):
             while True:
                 key = f"{self.port}-{number}-{dice.random()}"
-                body = {"gpus": dice.choice((1, 1, 2)), "flavor": "l40s", "server": f"s{dice.random()}"}
+                body = {
+                    "gpus": dice.choice((1, 1, 2)),
+                    "flavor": "l40s",
+                    "server": f"s{dice.random()}",
+                }
                 status, row = call(self.port, who, "POST", "/requests", body, key)
                 if status != 201:
                     self.faults.append(f"submit: {status} {row}")

@@ -178,9 +178,9 @@ async def test_a_server_of_a_later_lease_is_never_stopped_for_an_earlier_one(
 @pytest.mark.parametrize(
     ("state", "lease", "found"),
     [
-        ("ready", "own", ""), ("pending", "own", ""), ("stopping", "own", ""), ("unknown", "own", ""),
-        ("pending", None, ""), ("unknown", None, ""),
-        ("ready", None, "missing unmarked"), ("ready", "other", "missing"), ("absent", None, "missing"),
+        ("ready", "own", ""), ("pending", "own", ""), ("stopping", "own", ""),
+        ("unknown", "own", ""), ("pending", None, ""), ("unknown", None, ""),
+        ("ready", None, "missing"), ("ready", "other", "missing"), ("absent", None, "missing"),
     ],
 )  # fmt: skip
 async def test_what_counts_as_a_missing_server(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from allotment_hub.clock import ManualClock
 from allotment_hub.ledger import Ledger
 from allotment_hub.runtime.standalone import StandaloneServers
@@ -45,7 +43,11 @@ async def test_what_ended_while_the_governor_was_away_is_found_before_the_first_
         rows = (await world.call("root", "GET", "/audit?limit=200"))["audit"]
         what = [(row["what"], row["subject"]) for row in reversed(rows)]
         end = max(place for place, (name, _) in enumerate(what) if name == "switch.reconciling")
-        grant = next(place for place, (name, s) in enumerate(what) if (name, s) == ("lease.granted", f"{waits['id']}.1"))
+        grant = next(
+            place
+            for place, (name, s) in enumerate(what)
+            if (name, s) == ("lease.granted", f"{waits['id']}.1")
+        )
         assert grant > end
 
 
@@ -188,5 +190,3 @@ async def test_a_leader_dies_and_the_ledger_is_whole(tmp_path: Path) -> None:
         assert ledger.differences() == []
     finally:
         ledger.close()
-
-

@@ -1,4 +1,4 @@
-"""The governor as a process: early to answer, quick to end, killed without loss, silent on secrets."""
+"""The governor as a process: early to answer, quick to end, killed without loss."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
 
+import httpx
 import pytest
 
 from allotment_hub.web.early import Early
@@ -22,13 +21,9 @@ ROOT = Path(__file__).parents[2]
 CANARY = "canary-4f1d9c2e77aa"
 
 
-def _get(url: str, timeout: float = 2) -> tuple[int, bytes]:
-    try:
-        with urlopen(url, timeout=timeout) as answer:
-            return answer.status, answer.read()
-    except HTTPError as error:
-        with error:
-            return error.code, error.read()
+def _get(url: str, **headers: str) -> tuple[int, bytes]:
+    answer = httpx.get(url, timeout=5, headers=headers, trust_env=False)
+    return answer.status_code, answer.content
 
 
 def test_before_it_is_there_it_says_that_it_is_starting() -> None:
@@ -52,25 +47,23 @@ def test_before_it_is_there_it_says_that_it_is_starting() -> None:
         held.close()
 
 
-def test_a_process_answers_within_three_seconds_and_ends_within_ten(tmp_path: Path) -> None:
+def test_a_process_ends_within_ten_seconds_whoever_listens(tmp_path: Path) -> None:
     alone = Alone(tmp_path)
-    began = time.monotonic()
-    # The clock of the promise starts with the interpreter, not with a busy machine's scheduler.
     alone.start()
     log = (tmp_path / "governor.log").read_text()
     assert "phase ready" in log
-    stream = Request(
-        f"{alone.url}api/v1/events", headers={"Authorization": f"token {alone.token('ann')}"}
-    )
-    with urlopen(stream, timeout=10) as opened:
-        assert opened.status == 200
+    headers = {"Authorization": f"token {alone.token('ann')}"}
+    with httpx.stream(
+        "GET", f"{alone.url}api/v1/events", headers=headers, trust_env=False
+    ) as opened:
+        assert opened.status_code == 200
         assert alone.process is not None
         began = time.monotonic()
         alone.process.send_signal(signal.SIGTERM)
         assert alone.process.wait(15) == 0
         assert time.monotonic() - began < 10
-    with pytest.raises((URLError, ConnectionError)):
-        urlopen(f"{alone.url}health", timeout=2)
+    with pytest.raises(httpx.ConnectError):
+        _get(f"{alone.url}health")
 
 
 def test_two_processes_on_one_ledger_and_the_second_takes_over(tmp_path: Path) -> None:
@@ -102,7 +95,7 @@ def test_two_processes_on_one_ledger_and_the_second_takes_over(tmp_path: Path) -
 def _quiet(url: str) -> bytes:
     try:
         return _get(url)[1]
-    except (URLError, OSError):
+    except httpx.TransportError:
         return b""
 
 
@@ -120,7 +113,11 @@ def test_no_secret_reaches_the_log(tmp_path: Path) -> None:
     tokens["tokens"][f"token-{CANARY}"] = {"name": "eve", "groups": []}
     (tmp_path / "tokens.yaml").write_text(json.dumps(tokens))
     (tmp_path / "config.py").write_text("c.GovernorApp.log_level = 'DEBUG'\n")
-    environ = {**os.environ, "ALLOTMENT_GATE_TOKEN": f"gate-{CANARY}", "JUPYTERHUB_API_TOKEN": f"api-{CANARY}"}
+    environ = {
+        **os.environ,
+        "ALLOTMENT_GATE_TOKEN": f"gate-{CANARY}",
+        "JUPYTERHUB_API_TOKEN": f"api-{CANARY}",
+    }
     with (tmp_path / "governor.log").open("ab") as log:
         alone.process = subprocess.Popen(
             [
@@ -143,11 +140,7 @@ def test_no_secret_reaches_the_log(tmp_path: Path) -> None:
             ("gate/leases", {"Authorization": f"token gate-{CANARY}"}),
             ("gate/leases", {"Authorization": f"token not-{CANARY}"}),
         ):
-            request = Request(alone.url + path, headers=headers)
-            try:
-                urlopen(request, timeout=5).close()
-            except HTTPError as error:
-                error.close()
+            _get(alone.url + path, **headers)
     finally:
         alone.stop()
     log_text = (tmp_path / "governor.log").read_text()
@@ -161,8 +154,9 @@ def test_killed_under_load_nothing_acknowledged_is_lost(database_url: str) -> No
     """The whole number of times: ``python -m tests.governor.crash --times 200``."""
     times = os.environ.get("ALLOTMENT_CRASHES", "8")
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.governor.crash", "--times", times]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.governor.crash", "--database", database_url, "--times", times],
+        [*command, "--database", database_url],
         cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=850,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]

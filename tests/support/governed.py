@@ -16,7 +16,8 @@ from tornado.netutil import bind_sockets
 from allotment_hub.clock import Clock, ManualClock, SteadyClock
 from allotment_hub.governor.actor import Pace
 from allotment_hub.governor.governor import Governor
-from allotment_hub.governor.service import FirstPolicy, Parts, Service
+from allotment_hub.governor.life import FirstPolicy, Parts
+from allotment_hub.governor.service import Service
 from allotment_hub.inventory import DeclaredInventory
 from allotment_hub.ledger import Ledger
 from allotment_hub.policyfile import load_inventory, load_policy
@@ -82,7 +83,9 @@ def write_tokens(path: Path, people: Mapping[str, Mapping[str, Any]] = PEOPLE) -
         groups = ", ".join(what.get("groups", ()))
         admin = ", admin: true" if what.get("admin") else ""
         lines.append(f"  {token_of(name)}: {{name: {name}, groups: [{groups}]{admin}}}")
-        lines.append(f"  {token_of(name + '-server')}: {{name: {name}, groups: [{groups}], server: ''}}")
+        lines.append(
+            f"  {token_of(name + '-server')}: {{name: {name}, groups: [{groups}], server: ''}}"
+        )
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -94,7 +97,9 @@ async def quick(milliseconds: int) -> None:
     await asyncio.sleep(0)
 
 
-FAST = Pace(starts=4, stops=4, first_look=5, last_look=10, agree_after=1, first_retry=1, last_retry=4)
+FAST = Pace(
+    starts=4, stops=4, first_look=5, last_look=10, agree_after=1, first_retry=1, last_retry=4
+)
 
 
 @dataclass
@@ -134,7 +139,9 @@ class World:
     def gate(self) -> httpx.AsyncClient:
         return self.client(None, Authorization=f"token {GATE_TOKEN}")
 
-    async def call(self, who: str | None, method: str, path: str, body: Any = None, **more: Any) -> Any:
+    async def call(
+        self, who: str | None, method: str, path: str, body: Any = None, **more: Any
+    ) -> Any:
         """One call of the API: its JSON, with ``status`` beside where it is a problem."""
         answer = await self.client(who).request(method, f"api/v1{path}", json=body, **more)
         return answer.json() if answer.content else None
@@ -205,7 +212,9 @@ async def governed(
         return inventories[-1]
 
     address = database or f"sqlite:///{folder / 'ledger.sqlite'}"
-    first = FirstPolicy(policy=load_policy(policy).policy, digest=str(hash(policy)), source="policy.yaml")
+    first = FirstPolicy(
+        policy=load_policy(policy).policy, digest=str(hash(policy)), source="policy.yaml"
+    )
     service = Service(
         Parts(
             open_ledger=lambda: Ledger.open(address),
@@ -220,7 +229,11 @@ async def governed(
     runtime.lease_of = service.lease_of
     settings = {"limits": Limits(Rate(0, 1), Rate(0, 1)), "gate_token": GATE_TOKEN, **site_settings}
     site = Site(
-        service=service, authenticator=known, uptime=clock or SteadyClock(), prefix=PREFIX, **settings
+        service=service,
+        authenticator=known,
+        uptime=clock or SteadyClock(),
+        prefix=PREFIX,
+        **settings,
     )
     server = HTTPServer(make_app(site, b"s" * 32, pages), xheaders=True)
     sockets = bind_sockets(0, "127.0.0.1")
@@ -232,7 +245,10 @@ async def governed(
     )
     try:
         if wait_for is not None:
-            await world.until(lambda: service.phase == wait_for, f"phase {wait_for}, is {service.phase} {service.detail}")
+            await world.until(
+                lambda: service.phase == wait_for,
+                f"phase {wait_for}, is {service.phase} {service.detail}",
+            )
         yield world
     finally:
         for client in world.clients.values():

@@ -28,10 +28,14 @@ class HubPeer:
         """A token that a person holds."""
         self.users[token] = {
             "kind": "user", "name": name, "groups": list(groups), "admin": False,
-            "scopes": [ACCESS, f"access:servers!user={name}", f"read:users:name!user={name}", *scopes],
+            "scopes": [
+                ACCESS, f"access:servers!user={name}", f"read:users:name!user={name}", *scopes,
+            ],
         }  # fmt: skip
 
-    def server(self, token: str, name: str, server: str, groups: tuple[str, ...] = (), *scopes: str) -> None:
+    def server(
+        self, token: str, name: str, server: str, groups: tuple[str, ...] = (), *scopes: str
+    ) -> None:
         """The token that a single-user server is given."""
         self.users[token] = {
             "kind": "user", "name": name, "groups": list(groups), "admin": False,

@@ -211,8 +211,18 @@ def test_a_next_address_never_leads_away(url: str | None) -> None:
         (["access:servers!server=ann/", "users:activity!user=ann"], ""),
         (["access:servers!server=ann/x", "users:activity!user=ann"], "x"),
         (["access:servers!server=bob/x", "users:activity!user=ann"], None),
-        (["access:servers!server=ann/x", "access:servers!user=ann", "users:activity!user=ann"], None),
-        (["access:servers!server=ann/x", "access:servers!server=ann/y", "users:activity!user=ann"], None),
+        (
+            ["access:servers!server=ann/x", "access:servers!user=ann", "users:activity!user=ann"],
+            None,
+        ),
+        (
+            [
+                "access:servers!server=ann/x",
+                "access:servers!server=ann/y",
+                "users:activity!user=ann",
+            ],
+            None,
+        ),
         ([], None),
     ],
 )

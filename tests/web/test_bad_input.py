@@ -59,8 +59,6 @@ CASES: list[tuple[str, str | bytes, str, str]] = [
 ]
 
 
-
-
 async def test_each_fault_is_named_with_its_place_and_changes_nothing(
     tmp_path: Path,
 ) -> None:

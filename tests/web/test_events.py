@@ -81,21 +81,20 @@ async def test_changes_arrive_whole_and_in_order(tmp_path: Path) -> None:
 
 
 async def test_no_stream_holds_what_is_anothers(tmp_path: Path) -> None:
-    async with governed(tmp_path) as world:
-        async with (
-            following(world, "ann") as ann, following(world, "bob") as bob,
-            following(world, "lin") as lin, following(world, "root") as root,
-        ):  # fmt: skip
-            asked = await world.submit("ann", 1)
-            marker = await world.submit("bob", 1)
-            for stream in (ann, lin, root):
-                await stream.find("request", id=asked["id"])
-            seen = []
-            while not seen or seen[-1].data.get("id") != marker["id"]:
-                seen.append(await bob.next())
-            text = json.dumps([event.data for event in seen])
-            assert asked["id"] not in text
-            assert "ann" not in text
+    async with (
+        governed(tmp_path) as world, following(world, "ann") as ann, following(world, "bob") as bob,
+        following(world, "lin") as lin, following(world, "root") as root,
+    ):  # fmt: skip
+        asked = await world.submit("ann", 1)
+        marker = await world.submit("bob", 1)
+        for stream in (ann, lin, root):
+            await stream.find("request", id=asked["id"])
+        seen = []
+        while not seen or seen[-1].data.get("id") != marker["id"]:
+            seen.append(await bob.next())
+        text = json.dumps([event.data for event in seen])
+        assert asked["id"] not in text
+        assert "ann" not in text
 
 
 async def test_a_stream_takes_up_where_it_broke_off(tmp_path: Path) -> None:

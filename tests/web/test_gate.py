@@ -1,4 +1,4 @@
-"""The governor's side of the spawner gate, by the rules that :mod:`allotment_hub.gateapi` states."""
+"""The governor's side of the spawner gate, by the rules of :mod:`allotment_hub.gateapi`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ async def test_what_was_chosen_for_the_server_is_used_when_its_turn_comes(tmp_pa
         await world.active(waits["id"])
         assert chosen["profile"] == {"image": "x", "sizes": [1, 2]}
         assert chosen["allotment"] == {
-            "tenant": "vision", "class": "notebook", "flavor": "a100-80g", "gpus": 1, "duration": "2h",
+            "tenant": "vision", "class": "notebook", "flavor": "a100-80g", "gpus": 1,
+            "duration": "2h",
         }  # fmt: skip
 
 

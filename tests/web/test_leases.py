@@ -27,7 +27,10 @@ async def test_a_lease_that_is_given_back_is_free_once_its_server_is_gone(tmp_pa
             again = await world.call("ann", "POST", f"/leases/{lease.id}/release", {})
             assert again["state"] == "released"
         ended = await world.call("ann", "GET", f"/ended/{lease.id}")
-        assert [step["what"] for step in ended["steps"]][-2:] == ["lease.stopping", "lease.released"]
+        assert [step["what"] for step in ended["steps"]][-2:] == [
+            "lease.stopping",
+            "lease.released",
+        ]
 
 
 async def test_renewals_are_counted_and_refused_in_words(tmp_path: Path) -> None:

@@ -10,8 +10,18 @@ import pytest
 
 from allotment_hub.clock import ManualClock
 from allotment_hub.web.answers import (
-    AuditView, CapacityView, LeaseList, LeaseView, MeView, PolicyHistory, PolicyView, PreviewView,
-    RequestList, RequestView, UsageView, WaitsView,
+    AuditView,
+    CapacityView,
+    LeaseList,
+    LeaseView,
+    MeView,
+    PolicyHistory,
+    PolicyView,
+    PreviewView,
+    RequestList,
+    RequestView,
+    UsageView,
+    WaitsView,
 )  # fmt: skip
 from allotment_hub.web.describe import text
 from allotment_hub.web.openapi import document

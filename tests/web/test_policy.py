@@ -43,7 +43,11 @@ async def test_a_check_says_what_would_differ_and_who_could_never_start(tmp_path
         for who in ("ann", "bob"):
             await world.active((await world.submit(who, 2))["id"])
         waits = await world.submit("ann", 2)
-        text = POLICY.replace("flavor: a100-80g, guarantee: 2, ceiling: 4", "flavor: a100-80g, guarantee: 1, ceiling: 1", 1)
+        text = POLICY.replace(
+            "flavor: a100-80g, guarantee: 2, ceiling: 4",
+            "flavor: a100-80g, guarantee: 1, ceiling: 1",
+            1,
+        )
         text = text.replace("ceiling: 1, lend: 2", "ceiling: 1, lend: 1")
         checked = await world.call("root", "POST", "/policy/check", {"text": text})
         assert checked["ok"], checked

@@ -9,7 +9,9 @@ from allotment_hub.clock import ManualClock
 from tests.support.governed import governed
 
 
-async def test_a_request_within_the_guarantee_is_granted_and_its_server_starts(tmp_path: Path) -> None:
+async def test_a_request_within_the_guarantee_is_granted_and_its_server_starts(
+    tmp_path: Path,
+) -> None:
     async with governed(tmp_path) as world:
         asked = await world.submit("ann", 2)
         assert (asked["state"], asked["user"], asked["tenant"]) == ("granted", "ann", "vision")
@@ -61,7 +63,9 @@ async def test_a_key_is_remembered_by_the_next_governor(tmp_path: Path) -> None:
     assert again.json()["id"] == first.json()["id"]
 
 
-async def test_three_servers_in_the_same_moment_never_exceed_the_users_limit(tmp_path: Path) -> None:
+async def test_three_servers_in_the_same_moment_never_exceed_the_users_limit(
+    tmp_path: Path,
+) -> None:
     """SPAWN-23: the check and the reservation are one step."""
     async with governed(tmp_path) as world:
         asked = await asyncio.gather(
@@ -158,7 +162,11 @@ async def test_a_preview_asks_for_nothing(tmp_path: Path) -> None:
         assert shown["reasons"][0]["code"] == "NothingToBorrow"
         assert {"flavor": "l40s"} in [one["change"] for one in shown["alternatives"]]
         good = await world.call("ann", "POST", "/requests/preview", {"gpus": 1, "flavor": "l40s"})
-        assert (good["decision"], good["lease"]["basis"], good["id"]) == ("granted", "guaranteed", None)
+        assert (good["decision"], good["lease"]["basis"], good["id"]) == (
+            "granted",
+            "guaranteed",
+            None,
+        )
         bad = await world.call("ann", "POST", "/requests/preview", {"gpus": 99, "flavor": "l40s"})
         assert bad["decision"] == "rejected"
         assert len(await _audit(world)) == before

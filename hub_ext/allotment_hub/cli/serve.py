@@ -29,7 +29,9 @@ def register(subparsers: Subparsers) -> None:
     add = parser.add_argument
     add("--config", metavar="FILE", help="configuration file (c.GovernorApp.… = …)")
     add("--policy", metavar="FILE", help="policy file; applied when its content has changed")
-    add("--db", dest="database", metavar="URL", help="ledger: a path, sqlite:///… or postgresql://…")
+    add(
+        "--db", dest="database", metavar="URL", help="ledger: a path, sqlite:///… or postgresql://…"
+    )
     add("--inventory", metavar="FILE", help="declared inventory (default: this machine, by NVML)")
     add("--ip", help="address to listen on (default: 127.0.0.1)")
     add("--port", type=int, help="port to listen on (default: that of the hub's service)")
@@ -50,7 +52,9 @@ def settings_of(args: argparse.Namespace) -> dict[str, Any]:
     names = (*SETTINGS, "standalone", "open_metrics")
     found = {name: getattr(args, name) for name in names}
     if args.database is not None:
-        found["database"] = args.database if "://" in args.database else f"sqlite:///{args.database}"
+        found["database"] = (
+            args.database if "://" in args.database else f"sqlite:///{args.database}"
+        )
     return {name: value for name, value in found.items() if value is not None}
 
 

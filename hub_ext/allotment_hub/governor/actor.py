@@ -28,6 +28,7 @@ from .ports import Pause, Runtime, Sighting
 
 log = logging.getLogger("allotment.governor")
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How fast the actor goes, in milliseconds."""
@@ -40,6 +41,9 @@ class Pace:
     last_look: int = 10_000
     agree_after: int = 1_000
     """Between two looks that have to agree that a server is not there."""
+
+
+PACE = Pace()
 
 
 async def pause(milliseconds: int) -> None:
@@ -95,7 +99,7 @@ class Actor:
         runtime: Runtime,
         backend: Backend,
         *,
-        pace: Pace = Pace(),
+        pace: Pace = PACE,
         pause: Pause = pause,
     ) -> None:
         self._governor = governor
@@ -299,7 +303,8 @@ class Actor:
 
     async def _await_absence(self, lease_id: str) -> bool:
         """Look until two looks agree that the server is gone; False when the stop must be asked
-        for again."""
+        for again.
+        """
         look = self._pace.first_look
         for _ in range(12):
             await self._governor.changed(lease_id, look / 1000)
@@ -332,9 +337,11 @@ class Actor:
 
     def _replaced(self, lease: Lease) -> bool:
         """Whether a younger lease has the same server: then stopping it would stop the wrong
-        work."""
+        work.
+        """
         return any(
-            other.fence > lease.fence and other.state in ("preparing", "active", "noticed", "frozen")
+            other.fence > lease.fence
+            and other.state in ("preparing", "active", "noticed", "frozen")
             for other in self._governor.state.leases_of(lease.user, lease.server)
         )
 

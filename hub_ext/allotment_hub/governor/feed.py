@@ -20,7 +20,8 @@ KEPT = 4096
 @dataclass(frozen=True, slots=True)
 class Change:
     """One event of the stream. ``user`` None is for everybody; else for that user, for owners of
-    ``tenant`` and for admins."""
+    ``tenant`` and for admins.
+    """
 
     number: int
     event: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..domain.events import Event
 from ..domain.inventory import Node
 
 Pause = Callable[[int], Awaitable[None]]
@@ -56,8 +55,12 @@ class Runtime(Protocol):
 class Journal(Protocol):
     """Commits events, several callers' together where they come at the same time."""
 
-    async def commit(self, events: Sequence[Event], **more: Any) -> Any:
-        """Return when the events are durable; raise when they are not and never will be."""
+    @property
+    def commit(self) -> Callable[..., Awaitable[Any]]:
+        """Takes a sequence of events, and by name what is to be kept with them.
+
+        Returns when all is durable; raises when it is not and never will be.
+        """
 
 
 class Stock(Protocol):

@@ -51,7 +51,11 @@ class Preview:
         """As REST shows it, to whoever asks."""
         outcome = self.outcome
         after = Frame(
-            state=outcome.state, now=frame.now, wall=frame.wall, viewer=frame.viewer, lang=frame.lang
+            state=outcome.state,
+            now=frame.now,
+            wall=frame.wall,
+            viewer=frame.viewer,
+            lang=frame.lang,
         )
         outlook = outlook_of(after, outcome.request, helps=False)
         shown = request_view(after, outcome.request, lease=outcome.lease, outlook=outlook)

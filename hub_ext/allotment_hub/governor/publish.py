@@ -128,9 +128,7 @@ def place_frame(state: State, row: Request, now: int) -> bytes | None:
     if bucket is None:
         return None
     place, line = position(state, current, bucket, now)
-    return encode(
-        "place", {"id": row.id, "position": place, "ahead": place - 1, "in_line": line}
-    )
+    return encode("place", {"id": row.id, "position": place, "ahead": place - 1, "in_line": line})
 
 
 class Pulse:

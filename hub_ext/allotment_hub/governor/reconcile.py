@@ -17,7 +17,7 @@ from ..domain import commands
 from ..domain.leases import Lease
 from ..domain.state import State
 from ..runtime.errors import RuntimeFault, Unreachable
-from .actor import Pace, pause
+from .actor import PACE, Pace, pause
 from .backend import Backend
 from .governor import Governor, NotDeciding
 from .ports import Pause, Runtime, Sighting
@@ -47,7 +47,8 @@ class Unmanaged:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
     """What one round found: leases without a server, servers up that count as not yet up,
-    servers without a lease."""
+    servers without a lease.
+    """
 
     missing: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
@@ -101,7 +102,7 @@ class Reconciler:
         runtime: Runtime,
         backend: Backend,
         *,
-        pace: Pace = Pace(),
+        pace: Pace = PACE,
         pause: Pause = pause,
     ) -> None:
         self._governor = governor
@@ -191,16 +192,15 @@ class Reconciler:
 
     async def _settle_missing(self, lease_id: str, why: str) -> None:
         """End a lease whose server is not there, once two more looks agree."""
+        lease = None
         for again in (False, True):
             if again:
                 await self._pause(self._pace.agree_after)
             lease = self._governor.state.leases.get(lease_id)
-            if lease is None or lease.state not in WITH_SERVER:
-                return
-            if not await self._absent(lease):
+            if lease is None or lease.state not in WITH_SERVER or not await self._absent(lease):
                 return
         # A start that was cut off is no end of the work: the ticket keeps its age.
-        if lease.state == "preparing":
+        if lease is not None and lease.state == "preparing":
             await self._tell(lease_id, commands.start_failed, why, retry=True)
         else:
             await self._tell(lease_id, commands.gone, why)

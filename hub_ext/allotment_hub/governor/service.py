@@ -11,28 +11,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 from ..clock import Anchor, Clock, SteadyClock, show_time
 from ..domain import commands
-from ..domain.inventory import Node
-from ..domain.leases import Lease
-from ..domain.policy import Policy
 from ..domain.requests import Request
 from ..domain.state import State
-from ..inventory.ports import Inventory
-from ..ledger import AlreadyLed, Committer, LeaseFilter, Ledger, RequestFilter
-from .actor import Actor, Pace, pause
-from .backend import Backend
-from .feed import Feed, encode
+from ..ledger import AlreadyLed, Ledger
+from .archive import Archive
+from .feed import encode
 from .governor import Governor, NotDeciding
-from .ports import Pause, Runtime
-from .publish import Publisher
-from .reconcile import Reconciler, Unmanaged
+from .life import Life, Parts
+from .reconcile import Unmanaged
 
 log = logging.getLogger("allotment.governor")
 
@@ -51,81 +43,7 @@ CLOCK_ANCHOR = "clock"
 POLICY_DIGEST = "policy-file"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstPolicy:
-    """The policy of the file that the governor was started with. ``digest`` names its content:
-    it is applied when the content is another than the last time.
-    """
-
-    policy: Policy
-    digest: str
-    source: str
-
-
-@dataclass(kw_only=True)
-class Parts:
-    """What a life is made of. The callables may block; they are called outside the event loop.
-
-    Parameters
-    ----------
-    open_ledger : callable
-        Opens the ledger without leading it.
-    make_inventory : callable
-        Takes the clock and the nodes as the ledger last knew them.
-    read_policy : callable
-        Reads the policy file; raises ValueError with what is wrong with it. None where there is
-        none: then the ledger's policy holds.
-    clock : Clock or None
-        None takes the machine's, tied to the ledger's timeline.
-    """
-
-    open_ledger: Callable[[], Ledger]
-    runtime: Runtime
-    make_inventory: Callable[[Clock, tuple[Node, ...]], Inventory]
-    read_policy: Callable[[], FirstPolicy | None] = lambda: None
-    clock: Clock | None = None
-    pace: Pace = field(default_factory=Pace)
-    pause: Pause = pause
-
-
-class Life:
-    """One leadership of the ledger and everything that lives with it."""
-
-    def __init__(self, ledger: Ledger, parts: Parts, clock: Clock, state: State) -> None:
-        self.ledger = ledger
-        self.clock = clock
-        self.committer = Committer(ledger, clock.offset_ms)
-        self.governor = Governor(state, clock, self.committer)
-        self.feed = Feed(f"{ledger.epoch}-{secrets.token_hex(3)}")
-        self.publisher = Publisher(state, clock, self.feed)
-        self.backend = Backend(self.governor)
-        self.inventory = parts.make_inventory(clock, tuple(state.nodes.values()))
-        self.reconciler = Reconciler(
-            self.governor, parts.runtime, self.backend, pace=parts.pace, pause=parts.pause
-        )
-        self.actor = Actor(
-            self.governor, parts.runtime, self.backend, pace=parts.pace, pause=parts.pause
-        )
-        self.governor.watch(self.publisher.committed)
-        self.tasks: list[asyncio.Task[None]] = []
-
-    async def close(self) -> None:
-        """End everything in the order in which nothing is left half done."""
-        self.feed.close("the governor closes")
-        for task in self.tasks:
-            task.cancel()
-        if self.tasks:
-            await asyncio.wait(self.tasks)
-        await self.actor.close()
-        await self.reconciler.close()
-        await self.governor.close()
-        self.publisher.close()
-        with contextlib.suppress(Exception):
-            await self.inventory.close()
-        await self.committer.close()
-
-
-class Service:
+class Service(Archive):
     """See the module.
 
     Parameters
@@ -246,7 +164,9 @@ class Service:
             if number == 0:
                 raise
             # What was in force goes on: an error in a file changes nothing.
-            log.error("the policy file is not applied, version %d stays in force: %s", number, error)
+            log.error(
+                "the policy file is not applied, version %d stays in force: %s", number, error
+            )
             return
         if first is None:
             if number == 0:
@@ -382,43 +302,9 @@ class Service:
             raise NotDeciding("there is no timeline before the ledger is loaded")
         return show_time(at + self.life.clock.offset_ms())
 
-    async def query(self, question: Callable[[Ledger], T]) -> T:
-        """Ask the ledger, beside its writer."""
-        if self.life is None:
-            raise NotDeciding("the ledger is not open")
-        return await self.life.committer.query(question)
-
-    async def past_request(self, id: str) -> Request | None:
-        """A request that is not in the state any more."""
-        found = await self.query(lambda ledger: ledger.get("Request", id))
-        return found if isinstance(found, Request) else None
-
-    async def past_lease(self, id: str) -> Lease | None:
-        """A lease that is not in the state any more."""
-        found = await self.query(lambda ledger: ledger.get("Lease", id))
-        return found if isinstance(found, Lease) else None
-
-    async def past_requests(
-        self, *, states: frozenset[str], tenant: str | None, user: str | None, limit: int
-    ) -> list[Request]:
-        """Requests of some states, newest first."""
-        chosen = RequestFilter(states=tuple(sorted(states)), tenant=tenant, user=user)
-        return await self.query(
-            lambda ledger: ledger.query_requests(chosen, limit=limit, newest_first=True)
-        )
-
-    async def past_leases(
-        self, *, states: frozenset[str], tenant: str | None, user: str | None, limit: int
-    ) -> list[Lease]:
-        """Leases of some states, newest first."""
-        chosen = LeaseFilter(states=tuple(sorted(states)), tenant=tenant, user=user)
-        return await self.query(
-            lambda ledger: ledger.query_leases(chosen, limit=limit, newest_first=True)
-        )
-
     @contextlib.asynccontextmanager
     async def one_at_a_time(self, key: tuple[str, str]) -> Any:
-        """Let calls with the same key follow one another: the later ones find what the first did."""
+        """Let calls with the same key follow one another: later ones find what the first did."""
         while (running := self._asking.get(key)) is not None:
             await asyncio.wait([running])
         mine = self._asking[key] = asyncio.get_running_loop().create_future()
@@ -430,7 +316,7 @@ class Service:
 
     def count_request(self, request: Request) -> None:
         """Count how requests begin, for the metrics: refusals are no failures."""
-        outcome = request.state
+        outcome: str = request.state
         if request.state == "rejected" and request.reasons:
             outcome = f"rejected:{request.reasons[0].code}"
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1

@@ -215,6 +215,8 @@ class AlternativeView(View):
 
 
 class PreviewView(RequestView):
+    """What would be decided, in the shape of a request that is not made."""
+
     decision: Literal["granted", "queued", "rejected"]
     now: bool
     alternatives: list[AlternativeView]

@@ -61,7 +61,8 @@ def placed(site: Site, pages: Sequence[Any]) -> list[Any]:
     """Pages, given relative to the prefix, where they belong."""
     hub_auth = site.settings.get("hub_auth")
     return [
-        (re.escape(site.prefix) + path, with_hub(kind, hub_auth), *rest) for path, kind, *rest in pages
+        (re.escape(site.prefix) + path, with_hub(kind, hub_auth), *rest)
+        for path, kind, *rest in pages
     ]
 
 
@@ -72,7 +73,7 @@ def handlers(site: Site) -> list[Any]:
     stream = with_hub(StreamHandler, hub_auth)
     prefix = re.escape(site.prefix)
     found: list[Any] = []
-    for path, methods in by_path().items():
+    for methods in by_path().values():
         routes = list(methods.values())
         root = prefix if routes[0].gate else f"{prefix}api/v1/"
         kind = stream if any(route.stream for route in routes) else call
@@ -88,7 +89,9 @@ def handlers(site: Site) -> list[Any]:
     return found
 
 
-def make_app(site: Site, cookie_secret: bytes, pages: Sequence[Any] = (), **settings: Any) -> Application:
+def make_app(
+    site: Site, cookie_secret: bytes, pages: Sequence[Any] = (), **settings: Any
+) -> Application:
     """Build the application.
 
     Parameters

@@ -99,7 +99,9 @@ def bound_server(model: dict[str, Any]) -> str | None:
     name = model.get("name", "")
     scopes = model.get("scopes") or ()
     servers = {
-        scope.partition("!server=")[2] for scope in scopes if scope.startswith("access:servers!server=")
+        scope.partition("!server=")[2]
+        for scope in scopes
+        if scope.startswith("access:servers!server=")
     }
     posts = any(
         scope.startswith("users:activity!user=") or scope == "users:activity" for scope in scopes
@@ -158,7 +160,7 @@ class HubAuthenticator:
             raise Problem(
                 403,
                 "MissingScope",
-                f"This token lacks the scope {sorted(required)[0]}, which is needed to reach the governor.",
+                f"This token lacks the scope {min(required)}, needed to reach the governor.",
             )
         return identity_of(model)
 
@@ -166,7 +168,8 @@ class HubAuthenticator:
         """See :class:`Authenticator`."""
         token = self._hub_auth.get_token(handler, in_cookie=False)
         if token:
-            handler._token_authenticated = True  # type: ignore[attr-defined]  # read by HubOAuth's XSRF check
+            # What HubOAuth's XSRF check looks at; it has no public name.
+            setattr(handler, "_token_authenticated", True)  # noqa: B010 (mypy does not know it)
             return await self._known(token, fresh, "token")
         token = self._hub_auth._get_token_cookie(handler)  # noqa: SLF001 (HubAuth has no public reader of its cookie)
         if not token:

@@ -17,7 +17,14 @@ from tornado.web import HTTPError, RequestHandler
 from ..domain.commands import Refusal
 from ..governor.governor import NotDeciding
 from .identity import Identity, viewer
-from .problems import CONTENT_TYPE, STATUS_OF_REFUSAL, Problem, forbidden, not_found, unauthenticated
+from .problems import (
+    CONTENT_TYPE,
+    STATUS_OF_REFUSAL,
+    Problem,
+    forbidden,
+    not_found,
+    unauthenticated,
+)
 from .routes import Answer, Call, Route
 from .schema import Nothing, read_body, read_query
 from .site import Site, unavailable
@@ -46,7 +53,7 @@ class BaseHandler(RequestHandler):
         site: Site = self.application.settings["site"]
         return site
 
-    def initialize(self, **_: Any) -> None:
+    def initialize(self, **_more: Any) -> None:
         """Take the shared parts from the application."""
         self.site = self._site
 
@@ -101,9 +108,7 @@ class BaseHandler(RequestHandler):
         """A problem is an answer and no fault: only faults are logged, without the request."""
         if isinstance(value, (Problem, HTTPError, Refusal, NotDeciding)):
             return
-        log.error(
-            "%s %s failed", self.request.method, self.request.path, exc_info=(typ, value, tb)
-        )
+        log.error("%s %s failed", self.request.method, self.request.path, exc_info=(typ, value, tb))
 
 
 def problem_of(error: BaseException | None, status: int = 500) -> Problem:
@@ -136,10 +141,10 @@ class ApiHandler(BaseHandler):
 
     SUPPORTED_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
-    def initialize(self, routes: Mapping[str, Route], **more: Any) -> None:
+    def initialize(self, **more: Any) -> None:
         """Take the calls of this path."""
         super().initialize(**more)
-        self.routes = routes
+        self.routes: Mapping[str, Route] = more["routes"]
 
     def check_xsrf_cookie(self) -> None:
         """Tornado's own check, where the hub's does not take its place."""
@@ -206,7 +211,11 @@ class ApiHandler(BaseHandler):
         }
         arguments.pop("_xsrf", None)
         query = read_query(route.query or Nothing, arguments)
-        body = read_body(route.body or Nothing, self.request.body) if self.request.method not in SAFE else None
+        body = (
+            read_body(route.body or Nothing, self.request.body)
+            if self.request.method not in SAFE
+            else None
+        )
         call = Call(
             site=self.site, identity=self.identity, path=path, query=query, body=body,
             headers=self.request.headers,

@@ -67,9 +67,7 @@ class Limits:
     one address; the remote has a wider one, so that made-up tokens do not help a flooder.
     """
 
-    def __init__(
-        self, by_token: Rate = Rate(50, 300), by_remote: Rate = Rate(500, 3000)
-    ) -> None:
+    def __init__(self, by_token: Rate = Rate(50, 300), by_remote: Rate = Rate(500, 3000)) -> None:
         self._tokens = Buckets(by_token)
         self._remotes = Buckets(by_remote)
 

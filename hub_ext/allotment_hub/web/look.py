@@ -32,16 +32,15 @@ LEASE_STATES = frozenset(
 )
 
 
-def in_states(
-    text: str | None, known: frozenset[str] = REQUEST_STATES
-) -> frozenset[str] | None:
+def in_states(text: str | None, known: frozenset[str] = REQUEST_STATES) -> frozenset[str] | None:
     """The states of a ``state=queued,parked`` parameter; None for all."""
     if text is None:
         return None
     asked = frozenset(text.split(","))
     unknown = asked - known
     if unknown:
-        raise bad_input([Fault("state", f"there is no state {sorted(unknown)[0]!r}; there are {', '.join(sorted(known))}")])
+        right = f"there are {', '.join(sorted(known))}"
+        raise bad_input([Fault("state", f"there is no state {min(unknown)!r}; {right}")])
     return asked
 
 

@@ -43,7 +43,9 @@ class _State(Collector):
             return
         state = life.governor.state
         waiting = GaugeMetricFamily(
-            "allotment_requests_live", "Requests that are not over", labels=["tenant", "class", "state"]
+            "allotment_requests_live",
+            "Requests that are not over",
+            labels=["tenant", "class", "state"],
         )
         rows = Counter((r.tenant, r.class_, r.state) for r in state.requests.values())
         for key, count in sorted(rows.items()):
@@ -53,7 +55,9 @@ class _State(Collector):
             "allotment_leases", "Live leases", labels=["tenant", "pool", "flavor", "state", "basis"]
         )
         gpus = GaugeMetricFamily(
-            "allotment_gpus_held", "GPUs of live leases", labels=["tenant", "pool", "flavor", "basis"]
+            "allotment_gpus_held",
+            "GPUs of live leases",
+            labels=["tenant", "pool", "flavor", "basis"],
         )
         held: Counter[tuple[str, str, str, str]] = Counter()
         counted: Counter[tuple[str, str, str, str, str]] = Counter()

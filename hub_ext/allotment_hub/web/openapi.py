@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from .answers import ProblemView
 from .routes import TABLE, Route
@@ -28,14 +28,18 @@ def document(prefix: str = "/services/allotment/") -> dict[str, Any]:
     routes = sorted(
         (route for route in TABLE if not route.gate), key=lambda route: (route.path, route.method)
     )
-    models: dict[tuple[type[BaseModel], str], None] = {(ProblemView, "serialization"): None}
+    models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {
+        (ProblemView, "serialization"): None
+    }
     for route in routes:
         if route.body is not None:
             models[route.body, "validation"] = None
         if route.answer is not None:
             models[route.answer, "serialization"] = None
     names, schemas = models_json_schema(
-        list(models), by_alias=True, ref_template=REF  # type: ignore[arg-type]  # the modes are literals
+        list(models),
+        by_alias=True,
+        ref_template=REF,
     )
     paths: dict[str, Any] = {}
     for route in routes:
@@ -45,7 +49,7 @@ def document(prefix: str = "/services/allotment/") -> dict[str, Any]:
         "info": {
             "title": "Allotment",
             "version": "1",
-            "description": "Who holds which GPU, under which rule, until when, and what happens next.",
+            "description": "Who holds which GPU, by which rule, until when, and what follows.",
         },
         "servers": [{"url": f"{prefix}api/v1"}],
         "security": [{"token": []}],
@@ -101,7 +105,9 @@ def _in_query(route: Route) -> list[dict[str, Any]]:
             "name": name,
             "in": "query",
             "required": name in required,
-            "schema": {key: value for key, value in field.items() if key not in ("title", "default")},
+            "schema": {
+                key: value for key, value in field.items() if key not in ("title", "default")
+            },
         }
         for name, field in schema.get("properties", {}).items()
         if name != "_xsrf"
@@ -127,8 +133,6 @@ def _responses(route: Route, names: Any) -> dict[str, Any]:
         good["content"] = {"application/json": {"schema": names[route.answer, "serialization"]}}
     problem = {
         "description": "a problem",
-        "content": {
-            "application/problem+json": {"schema": names[ProblemView, "serialization"]}
-        },
+        "content": {"application/problem+json": {"schema": names[ProblemView, "serialization"]}},
     }
     return {str(route.status): good, "default": problem}

@@ -152,9 +152,14 @@ def route(
             raise TypeError(f"{method} {path} is declared twice")
         TABLE.append(
             Route(
-                method=method, path=path, who=who, summary=summary, handler=handler, change=change,
+                method=method,
+                path=path,
+                who=who,
+                summary=summary,
+                handler=handler,
+                change=change,
                 **options,
-            )  # fmt: skip
+            )
         )
         return handler
 

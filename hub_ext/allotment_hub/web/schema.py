@@ -11,7 +11,13 @@ import re
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
-    AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, ValidationError,
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    RootModel,
+    ValidationError,
     WithJsonSchema,
 )  # fmt: skip
 from pydantic_core import PydanticCustomError
@@ -66,7 +72,12 @@ Duration = Annotated[
     int,
     BeforeValidator(_quantity(parse_duration, text=True)),
     WithJsonSchema(
-        {"anyOf": [{"type": "string", "pattern": "^[0-9]{1,12}(s|m|h|d)$"}, {"type": "integer", "minimum": 0}]}
+        {
+            "anyOf": [
+                {"type": "string", "pattern": "^[0-9]{1,12}(s|m|h|d)$"},
+                {"type": "integer", "minimum": 0},
+            ]
+        }
     ),
 ]
 Memory = Annotated[

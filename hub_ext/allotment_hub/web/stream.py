@@ -13,8 +13,8 @@ import random
 from tornado.iostream import StreamClosedError
 
 from ..governor.feed import Listener, encode
+from ..governor.life import Life
 from ..governor.publish import place_frame
-from ..governor.service import Life
 from .handler import ApiHandler
 from .identity import Identity, viewer
 from .problems import Problem

@@ -71,7 +71,9 @@ def read_tokens(path: Path) -> dict[str, Identity]:
     entries = content["tokens"]
     if not isinstance(entries, dict) or not entries:
         raise TokenFileError(f"{path}: tokens: write TOKEN: {{name: …, groups: […]}}, one a line")
-    return dict(_entry(path, number, key, value) for number, (key, value) in enumerate(entries.items(), 1))
+    return dict(
+        _entry(path, number, key, value) for number, (key, value) in enumerate(entries.items(), 1)
+    )
 
 
 def _entry(path: Path, number: int, key: Any, value: Any) -> tuple[str, Identity]:
@@ -136,7 +138,9 @@ class TokenFileAuthenticator:
         return self._read.by_digest
 
     def _named(self, name: str) -> Identity | None:
-        return next((i for i in self._identities().values() if i.name == name and not i.bound), None)
+        return next(
+            (i for i in self._identities().values() if i.name == name and not i.bound), None
+        )
 
     def identity(self, token: str) -> Identity | None:
         """The identity of a token, compared in constant time."""

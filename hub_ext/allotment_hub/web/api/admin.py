@@ -22,7 +22,15 @@ def may_approve(call: Call, row: Request, approval: Approval) -> bool:
     return call.viewer.admin or named(call.who, approval.by)
 
 
-@route("POST", "/approvals", who="user", change=True, body=NewApproval, answer=RequestView, servers=False)
+@route(
+    "POST",
+    "/approvals",
+    who="user",
+    change=True,
+    body=NewApproval,
+    answer=RequestView,
+    servers=False,
+)
 async def approve(call: Call) -> Answer:
     """Approve the use of a class by a waiting request; the policy says who may."""
     body: NewApproval = call.body
@@ -48,7 +56,16 @@ async def approve(call: Call) -> Answer:
     return Answer(request_shown(call.site, call.frame(), current))
 
 
-@route("POST", "/exemptions", who="admin", change=True, body=NewExemption, answer=GrantView, status=201, servers=False)
+@route(
+    "POST",
+    "/exemptions",
+    who="admin",
+    change=True,
+    body=NewExemption,
+    answer=GrantView,
+    status=201,
+    servers=False,
+)
 async def exempt(call: Call) -> Answer:
     """Spare a lease or a user from reclaim, with a reason and an end."""
     body: NewExemption = call.body
@@ -67,18 +84,23 @@ async def exempt(call: Call) -> Answer:
     return Answer(
         {
             "id": grant.id, "kind": grant.kind, "subject": grant.subject, "by": grant.by,
-            "reason": grant.reason, "starts_at": wall(grant.starts_at), "ends_at": wall(grant.ends_at),
+            "reason": grant.reason, "starts_at": wall(grant.starts_at),
+            "ends_at": wall(grant.ends_at),
         },
         status=201,
     )  # fmt: skip
 
 
-@route("POST", "/grants/pause", who="admin", change=True, body=Pause, answer=SwitchView, servers=False)
+@route(
+    "POST", "/grants/pause", who="admin", change=True, body=Pause, answer=SwitchView, servers=False
+)
 async def pause(call: Call) -> Answer:
     """Grant nothing for now, or go on. What runs is not touched."""
     body: Pause = call.body
     await call.governor.execute(
-        lambda state, now: commands.switch(state, now, "paused", body.on, call.who.actor, body.reason)
+        lambda state, now: commands.switch(
+            state, now, "paused", body.on, call.who.actor, body.reason
+        )
     )
     known = call.governor.state.switches.get("paused")
     return Answer({
@@ -89,7 +111,9 @@ async def pause(call: Call) -> Answer:
     })  # fmt: skip
 
 
-@route("POST", "/nodes/{n}/drain", who="admin", change=True, body=Drain, answer=NodeView, servers=False)
+@route(
+    "POST", "/nodes/{n}/drain", who="admin", change=True, body=Drain, answer=NodeView, servers=False
+)
 async def drain(call: Call) -> Answer:
     """Put nothing new on a node, or again. What runs there ends by its own terms."""
     body: Drain = call.body
@@ -103,13 +127,23 @@ async def drain(call: Call) -> Answer:
     return Answer({"node": node.name, "health": node.health, "draining": node.draining})
 
 
-@route("POST", "/leases/{id}/force-release", who="admin", change=True, body=NewForce, answer=LeaseView, servers=False)
+@route(
+    "POST",
+    "/leases/{id}/force-release",
+    who="admin",
+    change=True,
+    body=NewForce,
+    answer=LeaseView,
+    servers=False,
+)
 async def force_release(call: Call) -> Answer:
     """Free the devices of a lease without proof that nothing runs there. It is in the audit."""
     body: NewForce = call.body
     found = await find_lease(call, call.path["id"])
     if found.state not in ("stopping", "released"):
-        raise Problem(409, "Conflict", "Release the lease first; only one that is stopping is forced.")
+        raise Problem(
+            409, "Conflict", "Release the lease first; only one that is stopping is forced."
+        )
     await call.governor.execute(
         lambda state, now: commands.gone(
             state, now, found.id, f"forced: {body.reason}", forced_by=call.who.actor

@@ -9,8 +9,9 @@ from typing import Any
 from ... import gateapi
 from ...domain import commands
 from ...domain.admission import decide
-from ...domain.amounts import show_duration, show_gpus
+from ...domain.amounts import MILLI, show_duration, show_gpus
 from ...domain.leases import Lease
+from ...domain.policy import Flavor
 from ...domain.requests import Request
 from ...domain.shapes import tenants_of
 from ...domain.state import State
@@ -188,7 +189,10 @@ async def ready(call: Call) -> Answer:
 async def failed(call: Call) -> Answer:
     """The start of a server ended without one. Its devices are not free yet."""
     return await _about_lease(
-        call, lambda state, now, id, told: commands.start_failed(state, now, id, told.detail or "no detail")
+        call,
+        lambda state, now, id, told: commands.start_failed(
+            state, now, id, told.detail or "no detail"
+        ),
     )
 
 
@@ -224,7 +228,9 @@ async def _about_lease(call: Call, command: Any) -> Answer:
     current = call.governor.state.leases.get(told.lease)
     if current is None:
         current = await call.site.service.past_lease(told.lease)
-    return Answer({"lease": None if current is None else lease_shown(call.site, _frame(call), current)})
+    return Answer(
+        {"lease": None if current is None else lease_shown(call.site, _frame(call), current)}
+    )
 
 
 @_gate("POST", gateapi.WITHDRAW, change=True, body=RawObject)
@@ -272,6 +278,11 @@ async def form(call: Call) -> Answer:
     return Answer(form_of(call, query.user or "", tuple(query.group)))
 
 
+def slot_share(flavor: Flavor) -> int:
+    """Milli-GPUs of the smallest part that a flavor is given out in."""
+    return MILLI if flavor.sharing is None else flavor.sharing.share
+
+
 def form_of(call: Call, user: str, groups: tuple[str, ...]) -> dict[str, Any]:
     """Tenants, flavors and classes that a session of a user may name, each with a text."""
     state = call.governor.state
@@ -286,9 +297,7 @@ def form_of(call: Call, user: str, groups: tuple[str, ...]) -> dict[str, Any]:
             {
                 "name": name,
                 "text": flavor_name(name),
-                "share": show_gpus(policy.flavors[name].sharing.share)
-                if policy.flavors[name].sharing
-                else 1,
+                "share": show_gpus(slot_share(policy.flavors[name])),
                 "rate": policy.flavors[name].rate / 1_000_000,
             }
             for name in flavors

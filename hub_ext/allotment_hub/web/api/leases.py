@@ -90,7 +90,15 @@ def may_confirm(call: Call, lease: Lease) -> bool:
     return viewer.admin or (rule.confirm != "admin" and lease.tenant in viewer.owns)
 
 
-@route("POST", "/leases/{id}/confirm", who="user", change=True, body=Nothing, answer=LeaseView, servers=False)
+@route(
+    "POST",
+    "/leases/{id}/confirm",
+    who="user",
+    change=True,
+    body=Nothing,
+    answer=LeaseView,
+    servers=False,
+)
 async def confirm(call: Call) -> Answer:
     """Confirm a reclaim before its stop, where the policy wants a person to."""
     found = await find_lease(call, call.path["id"])

@@ -55,12 +55,12 @@ async def show(call: Call) -> Answer:
     """The policy in force, or an earlier version, as text and as data."""
     number = call.query.version
     version = call.governor.state.version if number is None else await _version(call, number)
-    return Answer(
-        _shown(call, version, text=True), headers={"ETag": f'"{version.number}"'}
-    )
+    return Answer(_shown(call, version, text=True), headers={"ETag": f'"{version.number}"'})
 
 
-@route("PUT", "/policy", who="admin", change=True, body=PolicyText, answer=PolicyView, servers=False)
+@route(
+    "PUT", "/policy", who="admin", change=True, body=PolicyText, answer=PolicyView, servers=False
+)
 async def apply(call: Call) -> Answer:
     """Put a policy in force, whole or not at all. ``If-Match`` names the version it replaces."""
     body: PolicyText = call.body
@@ -84,7 +84,9 @@ async def _apply(call: Call, policy: Policy, note: str) -> Answer:
     return Answer(_shown(call, version, text=True), headers={"ETag": f'"{version.number}"'})
 
 
-@route("POST", "/policy/check", who="admin", body=PolicyCheck, answer=PolicyCheckView, servers=False)
+@route(
+    "POST", "/policy/check", who="admin", body=PolicyCheck, answer=PolicyCheckView, servers=False
+)
 async def check(call: Call) -> Answer:
     """Look at a policy without applying it: faults, warnings, and what would differ."""
     body: PolicyCheck = call.body
@@ -92,7 +94,12 @@ async def check(call: Call) -> Answer:
         loaded = load_policy(body.text, name=SOURCE)
     except PolicyError as error:
         return Answer(
-            {"ok": False, "errors": [e.as_dict() for e in error.problems], "warnings": [], "changes": []}
+            {
+                "ok": False,
+                "errors": [e.as_dict() for e in error.problems],
+                "warnings": [],
+                "changes": [],
+            }
         )
     changes = diff_policies(call.governor.state.policy, loaded.policy)
     return Answer({
@@ -117,7 +124,15 @@ def _never(call: Call, policy: Policy) -> list[dict[str, Any]]:
     return found
 
 
-@route("POST", "/policy/rollback", who="admin", change=True, body=Rollback, answer=PolicyView, servers=False)
+@route(
+    "POST",
+    "/policy/rollback",
+    who="admin",
+    change=True,
+    body=Rollback,
+    answer=PolicyView,
+    servers=False,
+)
 async def rollback(call: Call) -> Answer:
     """Put an earlier version in force again, as a new version."""
     body: Rollback = call.body

@@ -61,7 +61,9 @@ def answer(call: Call, key: str, rows: Sequence[Mapping[str, Any]], **more: Any)
 def _cell(value: Any) -> str:
     """A cell that no spreadsheet takes for a formula."""
     text = "" if value is None else str(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") and not _number(text) else text
+    return (
+        f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") and not _number(text) else text
+    )
 
 
 def _number(text: str) -> bool:
@@ -110,7 +112,8 @@ async def usage(call: Call) -> Answer:
     rows = [
         {
             "tenant": tenant, "user": user, "class": class_, "pool": pool, "flavor": flavor,
-            "gpu_hours": round(held / GPU_HOUR, 6), "borrowed_gpu_hours": round(borrowed / GPU_HOUR, 6),
+            "gpu_hours": round(held / GPU_HOUR, 6),
+            "borrowed_gpu_hours": round(borrowed / GPU_HOUR, 6),
             "milli_gpu_ms": held, "leases": count,
             "cost": round(held / GPU_HOUR * _rate(policy, flavor), 6),
         }

@@ -12,8 +12,8 @@ from typing import Any
 from ...domain import commands
 from ...domain.requests import Request
 from ...domain.state import State
-from ...ledger import IdempotencyKey
 from ...governor.preview import preview as look_ahead
+from ...ledger import IdempotencyKey
 from ..answers import PreviewView, RequestList, RequestView
 from ..look import find_request, history_of, in_states, own_request, past_requests, request_shown
 from ..problems import Fault, Problem, bad_input
@@ -50,7 +50,9 @@ def _fingerprint(body: NewRequest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@route("POST", "/requests", who="user", change=True, body=NewRequest, answer=RequestView, status=201)
+@route(
+    "POST", "/requests", who="user", change=True, body=NewRequest, answer=RequestView, status=201
+)
 async def submit(call: Call) -> Answer:
     """Ask for devices. With an ``Idempotency-Key`` a repeated call is the same request."""
     body: NewRequest = call.body
@@ -58,9 +60,7 @@ async def submit(call: Call) -> Answer:
     if key is None:
         return await _submit(call, body, None)
     async with call.site.service.one_at_a_time((call.who.name, key)):
-        known = await call.site.service.query(
-            lambda ledger: ledger.find_key(call.who.name, key)
-        )
+        known = await call.site.service.query(lambda ledger: ledger.find_key(call.who.name, key))
         if known is None:
             return await _submit(call, body, key)
         if known.body_hash != _fingerprint(body) or known.request is None:
@@ -191,7 +191,9 @@ async def claim(call: Call) -> Answer:
     return await _answer(call, found.id, 200)
 
 
-@route("POST", "/requests/{id}/presence", who="user", change=False, body=Nothing, answer=RequestView)
+@route(
+    "POST", "/requests/{id}/presence", who="user", change=False, body=Nothing, answer=RequestView
+)
 async def presence(call: Call) -> Answer:
     """Say that the owner is looking: sent every 20 s by a waiting room that is visible."""
     found = await own_request(call, call.path["id"])

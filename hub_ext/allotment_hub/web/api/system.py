@@ -55,5 +55,5 @@ async def metrics(call: Call) -> Answer:
 
 @route("GET", "/openapi.json", who="anyone", needs_governor=False)
 async def openapi(call: Call) -> Answer:
-    """This interface, described."""
+    """The description of this interface."""
     return Answer(document(call.site.prefix))
