@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
@@ -130,10 +131,8 @@ class History:
         self.watch.compare(self.state, self.now)
 
     def attempt(self, action: object, *args: object, **kwargs: object) -> None:
-        try:
+        with suppress(commands.Refusal):
             action(self.state, self.now, *args, **kwargs)  # type: ignore[operator]  # a command
-        except commands.Refusal:
-            pass
 
     def pick(self, things: object) -> object | None:
         listed = sorted(things)  # type: ignore[call-overload]  # ids
@@ -155,8 +154,9 @@ class History:
         if self.random.random() < 0.2 and flavor == "a100":
             wants["nvlink"] = True
         server = self.random.choice(("", "lab")) if kind == "session" else None
+        user = f"{tenant}-{self.random.randint(1, 3)}"
         self.attempt(
-            commands.submit, id=f"r{self.made}", kind=kind, user=f"{tenant}-{self.random.randint(1, 3)}",
+            commands.submit, id=f"r{self.made}", kind=kind, user=user,
             groups=[tenant], wants=wants, server=server,
         )  # fmt: skip
 

@@ -7,13 +7,13 @@ terminates: each pass grants, ends or moves at least one record along a declared
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
 
 from . import quota
 from .checks import PLACEMENT, Blocked, Fit, check, interruptible_of
 from .events import Claim
 from .leases import UNASSIGNED, Lease
 from .ordering import OrderKey, bucket_order
+from .records import replace
 from .requests import Reason, Request
 from .reservations import check_reservations, end_reservation, reserve
 from .returns import (
@@ -133,7 +133,9 @@ def _may_fit(state: State, bucket: Bucket) -> bool:
     """
     if bucket.blocked is None or bucket.owed:
         return True
-    gpus = bucket.sample.ask.gpus
+    gpus, tenant = bucket.sample.ask.gpus, bucket.sample.tenant
+    if any(quota.room(state, state.cell(*key), tenant) >= gpus for key in bucket.cells):
+        return True  # its guarantee covers it by now
     if not any(state.stocks[key].free >= gpus for key in bucket.stocks if key in state.stocks):
         return False
     if bucket.blocked.code in ("NothingToBorrow", "LendLimitReached"):
@@ -205,6 +207,7 @@ def _ask_back(state: State, request: Request, blocked: Blocked, now: int) -> Rea
             return waiting_for_return(state, request)
         plan = plan_return(state, request, blocked.cell, blocked.shortage, now)
         if plan is not None and plan.victims:
+            end_reservation(state, request.id, now, "what it waits for is asked back")
             make_claim(state, request, blocked.cell, plan, now)
             return waiting_for_return(state, request)
     if mine is not None:
@@ -255,7 +258,8 @@ def grant(
     state.emit(now, "request.granted", granted, why=fit.rule)
     end_claim(state, request.id, now, "granted")
     end_reservation(state, request.id, now, "granted")
-    _move_loans(state, fit.cell, now)
+    if quota.spare(state, fit.cell, request.tenant) < 0:
+        _move_loans(state, fit.cell, now)
     return lease
 
 
@@ -321,7 +325,7 @@ def _settle(state: State, now: int) -> None:
     where an owner uses what it had lent, the loan moves to an owner with something to spare.
     """
     touched, state.touched = state.touched, {}
-    for key in touched:
+    for key, rebuilt in touched.items():
         cell = state.cells[key]
         if not cell.borrowed:
             continue
@@ -329,21 +333,23 @@ def _settle(state: State, now: int) -> None:
             room = quota.room(state, cell, tenant)
             if room > 0:
                 _promote(state, cell, tenant, room, now)
-        _move_loans(state, cell, now)
+                rebuilt = True
+        if rebuilt:  # else nobody can have lent too much: grants see to that themselves
+            _move_loans(state, cell, now)
 
 
-def _borrowers(state: State, cell: Cell, tenant: str | None) -> list[Lease]:
-    leases = (state.leases[i] for i in state.by_cell.get((cell.pool, cell.flavor), ()))
-    chosen = [
-        lease for lease in leases if lease.lenders and (tenant is None or lease.tenant == tenant)
-    ]
-    return sorted(chosen, key=lambda lease: (lease.granted_at, lease.fence))
+def _borrowers(state: State, cell: Cell) -> list[Lease]:
+    """The leases that borrow in a cell, oldest first."""
+    line = state.borrowers.get((cell.pool, cell.flavor), ())
+    return [state.leases[lease_id] for _, _, lease_id in line]
 
 
 def _promote(state: State, cell: Cell, tenant: str, room: int, now: int) -> None:
-    for lease in _borrowers(state, cell, tenant):
+    for lease in _borrowers(state, cell):
         if room <= 0:
             return
+        if lease.tenant != tenant:
+            continue
         lenders, left = [], room
         for name, amount in reversed(lease.lenders):
             part = min(left, amount)
@@ -371,7 +377,9 @@ def _move_loans(state: State, cell: Cell, now: int) -> None:
         (spare if room >= 0 else excess)[name] = abs(room)
     if not any(spare.values()):
         return
-    for lease in reversed(_borrowers(state, cell, None)):
+    for lease in reversed(_borrowers(state, cell)):
+        if not any(excess.values()):
+            break
         lenders = _moved(lease, excess, spare)
         if lenders != lease.lenders:
             changed = replace(lease, lenders=lenders)

@@ -5,7 +5,6 @@ anything; what is not possible raises :class:`Refusal` and leaves the state as i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from .amounts import HOUR, show_duration
@@ -14,6 +13,7 @@ from .events import Grant, NodeRecord, PolicyVersion, Switch
 from .inventory import Health, Node
 from .leases import Lease, Reclaim, Trigger
 from .policy import Policy
+from .records import replace
 from .requests import Request, RequestKind, RequestState
 from .returns import end_claim
 from .shapes import Refusal, refused_for, shape_of

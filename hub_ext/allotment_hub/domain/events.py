@@ -41,8 +41,10 @@ class Reservation:
     """
 
     request: str
+    tenant: str
     pool: str
     flavor: str
+    gpus: int
     devices: tuple[tuple[str, int], ...]
     starts_at: int
     made_at: int

@@ -7,7 +7,7 @@ is done. Nothing here changes the state.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from .amounts import MILLI
@@ -15,6 +15,7 @@ from .checks import Blocked, Fit, check, holder_of
 from .leases import Lease
 from .ordering import position
 from .reasons import reason
+from .records import replace
 from .requests import Ask, Reason, Request
 from .returns import plan_return, waiting_for_return
 from .shapes import refused_for

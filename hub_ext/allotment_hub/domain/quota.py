@@ -15,14 +15,15 @@ from .state import Cell, State
 
 
 def claimed(state: State, cell: Cell, tenant: str, request: str = "") -> int:
-    """What a tenant's waiting claims will take of its guarantee; ``request`` itself left out.
+    """What a tenant's waiting claims and reservations will take of its guarantee; ``request`` itself left out.
 
     Devices that come back for a claim are as good as used: nobody may borrow them meanwhile.
     """
-    if not state.claims:
-        return 0
     total = state.claimed.get((tenant, cell.pool, cell.flavor), 0)
-    own = state.claims.get(request) if total and request else None
+    if not total or not request:
+        return total
+    kept = state.reservations.get(request)
+    own = state.claims.get(request) or (kept if kept is not None and kept.owed else None)
     if own is not None and (own.tenant, own.pool, own.flavor) == (tenant, cell.pool, cell.flavor):
         total -= own.gpus
     return total
@@ -136,6 +137,8 @@ def shortage(
         after = room - claimed(state, cell, tenant, request) - own
         lend -= max(0, min(quota.lends, before)) - max(0, min(quota.lends, after))
     missing = loans + beyond - lend - unassigned(state, cell)
+    if missing > 0 and not beyond:
+        missing -= coming_back(state, cell, request)
     return max(0, missing + (over if beyond else 0))
 
 
@@ -149,6 +152,20 @@ def spare(state: State, cell: Cell, name: str) -> int:
         return -lent
     unused = quota.guarantee - cell.used.get(name, 0) + cell.borrowed.get(name, 0)
     return max(0, min(quota.lends, unused)) - lent
+
+
+def coming_back(state: State, cell: Cell, request: str) -> int:
+    """What is asked back of a cell's loans for other requests: those claims are counted as used
+    already, and the loans they bring back must not be counted against the next owner as well.
+    """
+    total = 0
+    for lease_id, claimant in state.claim_of.items():
+        lease = state.leases.get(lease_id)
+        if claimant == request or lease is None:
+            continue
+        if (lease.pool, lease.flavor) == (cell.pool, cell.flavor):
+            total += lease.borrowed
+    return total
 
 
 def choose_lenders(

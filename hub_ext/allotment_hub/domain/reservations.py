@@ -15,13 +15,14 @@ a guarantee.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .checks import Blocked
 from .events import Reservation
 from .inventory import group_of_pool
 from .leases import Lease, LeasedDevice
 from .placement import Want, node_suits
+from .records import replace
 from .requests import Request
 from .returns import plan_anywhere, plan_node
 from .state import Cell, State
@@ -117,12 +118,16 @@ def reserve(state: State, request: Request, blocked: Blocked, now: int) -> None:
     if mine is not None and mine.starts_at > now and _devices_serve(state, mine):
         return
     slot = earliest_slot(state, request, cell, now)
+    if slot is not None and blocked.shortage:
+        slot = _after_loans(state, cell, slot, blocked.shortage, now)
     if slot is None:
         if mine is not None:
             end_reservation(state, request.id, now, "no device of it will come back")
         return
     made = Reservation(
         request=request.id,
+        tenant=request.tenant,
+        gpus=request.ask.gpus,
         pool=cell.pool,
         flavor=cell.flavor,
         devices=tuple((device.uuid, device.share) for device in slot.devices),
@@ -133,6 +138,21 @@ def reserve(state: State, request: Request, blocked: Blocked, now: int) -> None:
     if made != mine:
         what = "reservation.made" if mine is None else "reservation.moved"
         state.emit(now, what, made, why=f"first in line for {cell.pool}/{cell.flavor}")
+
+
+def _after_loans(state: State, cell: Cell, slot: Slot, shortage: int, now: int) -> Slot | None:
+    """The slot, not before as much of what is lent has ended by its terms as the owner lacks."""
+    loans = [
+        state.leases[lease_id]
+        for lease_id in state.by_cell.get((cell.pool, cell.flavor), ())
+        if state.leases[lease_id].lenders
+    ]
+    loans.sort(key=lambda lease: (gone_by(state, lease, now), lease.id))
+    for lease in loans:
+        shortage -= lease.borrowed
+        if shortage <= 0:
+            return replace(slot, starts_at=max(slot.starts_at, gone_by(state, lease, now)))
+    return None
 
 
 def _key(state: State, kept: Reservation) -> tuple[str, str]:

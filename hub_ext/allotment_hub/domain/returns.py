@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .events import Claim
 from .inventory import group_of_pool
 from .leases import Lease, LeasedDevice, Reclaim
 from .placement import Usable, Want, leased_device, node_suits, pick, usable, usable_of
 from .reasons import reason
+from .records import replace
 from .requests import Reason, Request
 from .state import Cell, State, ends_anyway
 from .stock import Shelf, Stock
@@ -41,8 +42,10 @@ def ends_by(lease: Lease, now: int) -> int:
         return now + lease.stop_grace
     if lease.state in ("noticed", "frozen") and lease.reclaim is not None:
         return min(lease.reclaim.step_ends_at, lease.term_ends_at) + lease.stop_grace
-    asked = max(now, lease.protected_until)
-    return min(asked + lease.notice, max(now, lease.term_ends_at)) + lease.stop_grace
+    asked = max(now, lease.protected_until) + lease.notice
+    if lease.active_at is not None:  # before that, the end is that of preparing, and moves
+        asked = min(asked, max(now, lease.term_ends_at))
+    return asked + lease.stop_grace
 
 
 def cost(lease: Lease, now: int) -> Cost:

@@ -262,9 +262,7 @@ def _most_lent(state: State, request: Request, cell: Cell) -> int:
     devices that are out of service, since they may come back.
     """
     stock = state.stock(cell.pool, cell.flavor)
-    everything = (
-        sum(len(shelf.devices) for shelf in stock.shelves.values()) * stock.capacity if stock else 0
-    )
+    everything = stock.whole if stock else 0
     nobody = everything - state.covered.get((cell.group, cell.flavor), 0)
     owners = state.owners.get((cell.pool, cell.flavor), ())
     return max(0, nobody) + sum(q.lends for name, q in owners if name != request.tenant)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from .events import (
@@ -27,6 +26,7 @@ from .events import (
 from .inventory import Device, Node, flavor_of, group_of, group_of_pool, slot_capacity
 from .leases import Lease
 from .policy import Policy, Quota
+from .records import replace
 from .requests import Pass, Reason, Request, RequestState
 from .states import LEASE_EDGES, REQUEST_EDGES, check_edge
 from .stock import Stock
@@ -252,13 +252,23 @@ class State:
     def _put_reservation(self, new: Reservation) -> None:
         old = self.reservations.pop(new.request, None)
         if old is not None:
-            for uuid, _ in old.devices:
-                self.reserved.pop(uuid, None)
-            self._wake(old.pool, old.flavor)
+            self._index_reservation(old, -1)
         if new.active:
             self.reservations[new.request] = new
-            for uuid, _ in new.devices:
-                self.reserved[uuid] = (new.request, new.starts_at)
+            self._index_reservation(new, 1)
+
+    def _index_reservation(self, kept: Reservation, sign: int) -> None:
+        """What a guarantee owes to a reservation is as good as used: nobody may borrow it."""
+        if kept.owed:
+            _add(self.claimed, (kept.tenant, kept.pool, kept.flavor), sign * kept.gpus)
+            self.cell(kept.pool, kept.flavor).totals = None
+        for uuid, _ in kept.devices:
+            if sign > 0:
+                self.reserved[uuid] = (kept.request, kept.starts_at)
+            else:
+                self.reserved.pop(uuid, None)
+        if sign < 0:
+            self._wake(kept.pool, kept.flavor)
 
     def _put_node(self, record: NodeRecord) -> None:
         name = record.node.name
@@ -306,12 +316,15 @@ class State:
         old = self.leases.get(new.id)
         if old is not None:
             check_edge(LEASE_EDGES, f"lease {new.id}", old.state, new.state)
-            self._count(old, -1, devices=not new.live)
             self._change_of_claimed(old, new)
+        same = old is not None and new.live and _counts_alike(old, new)
+        if old is not None and not same:
+            self._count(old, -1, devices=not new.live)
         self.fence = max(self.fence, new.fence)
         if new.live:
             self.leases[new.id] = new
-            self._count(new, 1, devices=old is None)
+            if not same:
+                self._count(new, 1, devices=old is None)
             if old is not None and old.lenders != new.lenders:
                 self._wake(new.pool, new.flavor)
             due = lease_due(new)
@@ -340,9 +353,16 @@ class State:
     def _count(self, lease: Lease, sign: int, *, devices: bool) -> None:
         self.cell(lease.pool, lease.flavor).count(lease, sign)
         key = (lease.pool, lease.flavor)
-        self.touched[key] = None
+        self.touched.setdefault(key, False)
         if lease.lenders or ends_anyway(lease):
             _add(self.takeable, (self.cells[key].group, lease.flavor), sign * lease.gpus)
+        if lease.lenders:
+            entry = (lease.granted_at, lease.fence, lease.id)
+            line = self.borrowers.setdefault(key, [])
+            if sign > 0:
+                insort(line, entry)
+            else:
+                del line[bisect_left(line, entry)]
         _add(self.used_by_user, (lease.tenant, lease.user), sign * lease.gpus)
         _add(self.used_by_tenant, lease.tenant, sign * lease.gpus)
         _add(self.running, lease.class_, sign)
@@ -419,6 +439,7 @@ class State:
         self.taken: dict[str, int] = {}
         self.host_used: dict[str, tuple[int, int]] = {}
         self.by_cell: dict[CellKey, dict[str, None]] = {}
+        self.borrowers: dict[CellKey, list[tuple[int, int, str]]] = {}
         self.used_by_user: dict[tuple[str, str], int] = {}
         self.used_by_tenant: dict[str, int] = {}
         self.queued_by_user: dict[tuple[str, str], int] = {}
@@ -452,7 +473,7 @@ class State:
         self.dirty_loans: dict[tuple[str, str], None] = {}
         self.dirty_general = True
         self.retries: list[tuple[int, int, tuple[object, ...]]] = []
-        self.touched: dict[CellKey, None] = {}
+        self.touched: dict[CellKey, bool] = {}
 
     def reindex(self) -> None:
         """Build every index anew from the records: after loading, a new policy or other nodes."""
@@ -470,9 +491,9 @@ class State:
         for claim in self.claims.values():
             self._index_claim(claim, 1)
         for kept in self.reservations.values():
-            for uuid, _ in kept.devices:
-                self.reserved[uuid] = (kept.request, kept.starts_at)
+            self._index_reservation(kept, 1)
         self.recheck_claims = set(self.claims)
+        self.touched = dict.fromkeys(self.touched, True)
 
     def _stock_nodes(self) -> None:
         for name in sorted(self.nodes):
@@ -514,6 +535,8 @@ class State:
                 continue
             if name in ("cells", "stocks", "queue"):
                 value = {key: part.copy() for key, part in value.items()}
+            elif name == "borrowers":
+                value = {key: line.copy() for key, line in value.items()}
             elif name in ("by_cell", "passes", "lines"):
                 value = {key: dict(part) for key, part in value.items()}
             elif isinstance(value, (dict, list, set)):
@@ -525,6 +548,16 @@ class State:
 def ends_anyway(lease: Lease) -> bool:
     """Whether a lease is on its way out already."""
     return lease.state in ("noticed", "frozen", "stopping")
+
+
+def _counts_alike(old: Lease, new: Lease) -> bool:
+    """Whether a change of a lease is none to any of the counters."""
+    return (
+        old.lenders == new.lenders
+        and ends_anyway(old) == ends_anyway(new)
+        and (old.gpus, old.tenant, old.user, old.class_)
+        == (new.gpus, new.tenant, new.user, new.class_)
+    )
 
 
 def lease_due(lease: Lease) -> int | None:

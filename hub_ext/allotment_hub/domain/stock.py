@@ -28,7 +28,8 @@ class Stock:
 
     ``by_free[n]`` lists the nodes that have exactly ``n`` untouched devices, ``partly`` the
     partly used devices as ``(free, node, position)``; both sorted, so that walking them is best
-    fit with the name as the last tie-break. ``answers`` keeps which shapes could ever fit.
+    fit with the name as the last tie-break. ``whole`` counts
+    all devices, in service or not; ``answers`` keeps which shapes could ever fit.
     """
 
     __slots__ = (
@@ -42,6 +43,7 @@ class Stock:
         "largest",
         "partly",
         "shelves",
+        "whole",
     )  # fmt: skip
 
     def __init__(self, group: str, flavor: str, capacity: int) -> None:
@@ -54,6 +56,7 @@ class Stock:
         self.in_service = 0
         self.free = 0
         self.largest = 0
+        self.whole = 0
         self.answers: dict[tuple[object, ...], str | None] = {}
 
     def copy(self) -> Stock:
@@ -63,7 +66,7 @@ class Stock:
         other.partly = self.partly.copy()
         other.in_service, other.free = self.in_service, self.free
         other.largest = self.largest
-        other.answers = self.answers.copy()
+        other.answers, other.whole = self.answers.copy(), self.whole
         return other
 
     def add(self, node: Node, devices: tuple[Device, ...], taken: dict[str, int]) -> None:
@@ -71,6 +74,7 @@ class Stock:
         shelf = Shelf(node, devices, [], {})
         self.shelves[node.name] = shelf
         self.answers.clear()
+        self.whole += len(devices) * self.capacity
         self.largest = max(self.largest, len(devices))
         while len(self.by_free) <= len(devices):
             self.by_free.append([])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
 
 from .budget import charges
 from .events import Spent
 from .leases import Lease, LeaseState, Reclaim, Trigger
+from .records import replace
 from .requests import Request
 from .state import State, lease_due, with_state
 
