@@ -176,18 +176,20 @@ class Replay:
 
     def _enact(self) -> bool:
         """Start, stop and renew; True where something happened that may lead to more."""
+        asked_back = False
         fresh, self._fresh = self._fresh, []
         for lease in fresh:
             if lease.id not in self.state.leases or self.state.leases[lease.id].state != "granted":
                 continue
             commands.started(self.state, self.now, lease.id)
             self._ends.add(self.account.started(lease, self.now), lease.id)
+            asked_back = asked_back or lease.id in self.state.claim_of
         stopping, self._stopping = self._stopping, []
         for lease_id in stopping:
             commands.gone(self.state, self.now, lease_id)
         terms, self._terms = self._terms, []
         renewed = [self._renew(lease_id) for lease_id in terms]
-        return bool(stopping) or any(renewed)
+        return asked_back or bool(stopping) or any(renewed)
 
     def _renew(self, lease_id: str) -> bool:
         """The holder of a lease whose term ends renews it while there is work left."""

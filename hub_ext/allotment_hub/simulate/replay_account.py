@@ -89,7 +89,9 @@ class Inside:
         self._touched.clear()
 
     def _look(self, room: _Room, now: int) -> None:
-        is_open = any(self._free(*cell) >= room.gpus for cell in room.cells)
+        is_open = False
+        for cell in room.cells:
+            is_open = is_open or self._free(*cell) >= room.gpus
         if is_open and room.open_since is None:
             room.open_since = now
         elif not is_open and room.open_since is not None:
