@@ -313,7 +313,7 @@ export async function a_session_is_renewed_and_given_back_and_its_end_explained(
   await seen(page.locator('main'), 'You hold no GPUs.');
   const ended = await open('bob', `ended/${held.lease}`);
   await seen(heading(ended), 'Your session has ended: 4 × A100 80 GB');
-  await seen(ended.locator('main'), 'You gave the GPUs back.');
+  await seen(ended.locator('main'), 'The GPUs were given back by their holder.');
   await shot(ended, 'ended');
   await ended.getByRole('link', { name: 'New session like this' }).click();
   await ended.waitForURL(/\/new\?gpus=4/);

@@ -39,7 +39,7 @@ let policy = null;
 async function load() {
   const [capacity, requests, leases, audit, history] = await Promise.all([
     call('GET', 'capacity'),
-    call('GET', 'requests?state=queued,parked,granted&limit=500'),
+    call('GET', 'requests?state=queued,parked&limit=500'),
     call('GET', 'leases?limit=500'),
     call('GET', 'audit?limit=25'),
     call('GET', 'policy/history')

@@ -50,13 +50,13 @@ function draw(lease, news) {
         { class: 'al-list' },
         fact(_('Began'), timeElement(lease.active_at ?? lease.granted_at)),
         over ? fact(_('Ended'), timeElement(lease.released_at)) : fact(_('Term ends'), timeElement(lease.term_ends_at)),
-        fact(_('Lasted'), lasted(lease)),
+        over ? fact(_('Lasted'), lasted(lease)) : null,
         fact(_('Where'), placesText(lease)),
         fact(_('Team'), lease.tenant),
         fact(_('Basis'), basisChip(lease)),
         fact(_('Rule'), `${lease.rule} · ${_('policy version {n:n}', { n: lease.policy_version })}`)
       ),
-      h('p', { class: 'al-quiet' }, _('Files that were saved are still there.')),
+      over ? h('p', { class: 'al-quiet' }, _('Files that were saved are still there.')) : null,
       h(
         'div',
         { class: 'al-actions' },
@@ -107,5 +107,5 @@ await start();
 new Live({
   load,
   draw,
-  wants: event => [event.data?.id, event.data?.lease, event.data?.subject].includes(id)
+  wants: event => event.name === 'lease' && event.data?.id === id
 }).start();

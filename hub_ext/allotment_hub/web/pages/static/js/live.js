@@ -13,15 +13,27 @@ const ASK_WHILE_STREAMING = 30_000;
 const ASK_WITHOUT_STREAM = 5_000;
 const RETRY = [1_000, 2_000, 4_000, 8_000, 15_000];
 const GATHER = 150;
+const LATER = 6_000;
 const REDRAW_AFTER = 25_000;
+
+/** Own rows are news at once; what concerns everybody can wait a little. */
+function soonOrLater(event) {
+  return ['request', 'lease', 'notice'].includes(event.name)
+    ? true
+    : event.name === 'capacity'
+      ? 'later'
+      : false;
+}
 
 export class Live {
   /**
    * @param load async () => model; throws CallError
    * @param draw (model, news) => void; news = {state, at, error}
-   * @param wants (event) => boolean: whether an event of the stream concerns this page
+   * @param wants (event) => what an event of the stream means for this page: true to ask at
+   *   once, 'later' to ask within some seconds (thousands of pages see the same event), false
+   *   to go on. It may change `live.model` itself; the page is then drawn anew.
    */
-  constructor({ load, draw, wants = () => true }) {
+  constructor({ load, draw, wants = soonOrLater }) {
     this.load = load;
     this.draw = draw;
     this.wants = wants;
@@ -189,6 +201,7 @@ export class Live {
         }
         if (!this.streaming) {
           this.streaming = true;
+          this.news = { ...this.news, state: this.failures ? this.news.state : 'live' };
           this.gather();
         }
         clearTimeout(watch);
@@ -205,8 +218,17 @@ export class Live {
 
   onEvent(event) {
     this.lastId = event.id || this.lastId;
-    if (this.wants(event)) {
+    const wanted = this.wants(event, this);
+    if (wanted === true) {
       this.gather();
+    } else if (wanted === 'later' && !this.delayed) {
+      this.delayed = setTimeout(() => {
+        this.delayed = null;
+        this.refresh();
+      }, LATER * (0.5 + Math.random()));
+    }
+    if (this.model) {
+      this.drawIfNew();
     }
   }
 }

@@ -51,6 +51,7 @@ const wish = {
   nodes: 1
 };
 let outcome = null;
+let shown = '';
 let previewing = null;
 let asked = 0;
 let key = null;
@@ -139,7 +140,7 @@ function changed() {
   key = null;
   complain(null);
   clearTimeout(previewing);
-  previewing = setTimeout(preview, DEBOUNCE);
+  previewing = setTimeout(() => preview(), DEBOUNCE);
 }
 
 function field(id, label, input, hint = null) {
@@ -403,27 +404,51 @@ function wants() {
   return body;
 }
 
-async function preview() {
+/** What the outcome says, without what changes by the mere passing of time. */
+function gist(answer) {
+  return JSON.stringify([
+    site.lang,
+    wants(),
+    answer.decision,
+    answer.position,
+    answer.in_line,
+    answer.forecast?.expected_start?.slice(0, 16),
+    answer.lease && [answer.lease.basis, answer.lease.lenders, answer.lease.term],
+    (answer.reasons ?? []).map(reason => [reason.code, reason.evidence, reason.until]),
+    (answer.alternatives ?? []).map(option => option.change)
+  ]);
+}
+
+/** Ask what would be decided. `quietly`: nobody has changed anything, only time has passed. */
+async function preview(quietly = false) {
   const mine = ++asked;
   if (!(wish.gpus > 0)) {
     outcome = null;
+    shown = '';
     show(parts.outcome, h('p', {}, _('Write how many GPUs, such as 1 or 2.')));
     return;
   }
-  parts.outcome.setAttribute('aria-busy', 'true');
+  if (!quietly) {
+    parts.outcome.setAttribute('aria-busy', 'true');
+  }
   try {
     const answer = await call('POST', 'requests/preview', { body: wants() });
     if (mine !== asked) {
       return; // an older question's answer
     }
     outcome = answer;
-    show(parts.outcome, outcomeView(answer));
+    if (gist(answer) !== shown) {
+      // Drawn only when it says something else: a screen reader reads out what is drawn.
+      shown = gist(answer);
+      show(parts.outcome, outcomeView(answer));
+    }
   } catch (error) {
     if (!(error instanceof CallError)) {
       throw error;
     }
-    if (mine === asked) {
+    if (mine === asked && !(quietly && error.passing)) {
       outcome = null;
+      shown = '';
       show(parts.outcome, h('p', { class: 'al-bad' }, error.message));
     }
   } finally {
@@ -588,14 +613,13 @@ async function ask() {
 
 await start();
 const live = new Live({
-  load,
-  draw,
-  wants: event => {
-    if (event.name === 'capacity') {
-      changed();
-      return true;
+  load: async () => {
+    const model = await load();
+    if (parts.form) {
+      preview(true); // what is free may have changed, and with it what would be decided
     }
-    return ['hello', 'reset', 'lease', 'request'].includes(event.name);
-  }
+    return model;
+  },
+  draw
 });
 live.start();

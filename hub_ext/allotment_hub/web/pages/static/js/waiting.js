@@ -92,12 +92,20 @@ function leaseMissing(error) {
   throw error;
 }
 
-function concerns(event) {
+function concerns(event, page) {
   const row = event.data ?? {};
-  return (
-    ['hello', 'reset', 'capacity', 'queue'].includes(event.name) ||
-    [row.id, row.request, row.subject].includes(id)
-  );
+  if (event.name === 'place' && row.id === id) {
+    const request = page.model?.request;
+    if (request?.state === 'queued' && request.position !== row.position) {
+      Object.assign(request, { position: row.position, ahead: row.ahead, in_line: row.in_line });
+      return 'later'; // the reasons change with the place
+    }
+    return false;
+  }
+  if (['request', 'lease'].includes(event.name)) {
+    return [row.id, row.request].includes(id);
+  }
+  return event.name === 'capacity' ? 'later' : false;
 }
 
 // --- what is shown, by state
