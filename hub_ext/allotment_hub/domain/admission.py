@@ -198,6 +198,9 @@ GENERAL = frozenset(
 )  # fmt: skip
 """Reasons that the end of any lease, or a word of a person, may lift."""
 
+PASSING = frozenset({"Reconciling", "BackendUnreachable"})
+"""Reasons that say nothing about the demand: what was asked back for it goes on to return."""
+
 
 def _ask_back(state: State, request: Request, blocked: Blocked, now: int) -> Reason:
     """Keep, make or renew the claim of a request that its guarantee covers, and say its reason."""
@@ -210,7 +213,7 @@ def _ask_back(state: State, request: Request, blocked: Blocked, now: int) -> Rea
             end_reservation(state, request.id, now, "what it waits for is asked back")
             make_claim(state, request, blocked.cell, plan, now)
             return waiting_for_return(state, request)
-    if mine is not None:
+    if mine is not None and not (blocked.reason.code in PASSING and claim_holds(state, mine)):
         end_claim(state, request.id, now, f"cannot be served now: {blocked.reason.code}")
     return blocked.reason
 
