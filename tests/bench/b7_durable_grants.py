@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from allotment_hub.ledger import Committer, Ledger, Unit
+from tests.bench import fanout
 from tests.ledger import build
 from tests.support.postgres import Cluster, find_binaries
 
@@ -34,6 +35,7 @@ def run(scale: float) -> Iterator[Mapping[str, Any]]:
     with postgres() as url:
         if url is not None:
             yield from database("postgres", url, scale, None)
+    yield from fanout.run(scale)
 
 
 def database(name: str, url: str, scale: float, bare: float | None) -> Iterator[Mapping[str, Any]]:

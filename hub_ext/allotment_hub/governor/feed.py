@@ -17,17 +17,30 @@ from typing import Any
 KEPT = 4096
 
 
-@dataclass(frozen=True, slots=True)
+Data = Callable[[], Any]
+"""Makes what an event says. Called when somebody is to read it, and then once."""
+
+
+@dataclass(slots=True)
 class Change:
     """One event of the stream. ``user`` None is for everybody; else for that user, for owners of
     ``tenant`` and for admins.
     """
 
+    id: str
     number: int
     event: str
-    frame: bytes
+    data: Data
     user: str | None = None
     tenant: str | None = None
+    _frame: bytes | None = None
+
+    @property
+    def frame(self) -> bytes:
+        """The event as it is sent, encoded once however many read it."""
+        if self._frame is None:
+            self._frame = encode(self.event, self.data(), self.id)
+        return self._frame
 
 
 class Listener:
@@ -112,16 +125,15 @@ class Feed:
         return f"{self.epoch}.{self._number}"
 
     def publish(
-        self, event: str, data: Any, *, user: str | None = None, tenant: str | None = None
+        self, event: str, data: Data, *, user: str | None = None, tenant: str | None = None
     ) -> None:
-        """Number, encode, keep and send one change."""
+        """Number, keep and send one change."""
         self._number += 1
-        change = Change(
-            self._number, event, encode(event, data, f"{self.epoch}.{self._number}"), user, tenant
-        )
+        change = Change(f"{self.epoch}.{self._number}", self._number, event, data, user, tenant)
         self._ring.append(change)
         if user is None:
-            self.beat(change.frame)
+            if self._listeners:
+                self.beat(change.frame)
         else:
             self._send_private(change)
 

@@ -17,6 +17,7 @@ from ..ledger import Committer, Ledger
 from .actor import Actor, Pace, pause
 from .backend import Backend
 from .feed import Feed
+from .foresight import Foresight
 from .governor import Governor
 from .ports import Pause, Runtime
 from .publish import Publisher
@@ -70,6 +71,7 @@ class Life:
         self.governor = Governor(state, clock, self.committer)
         self.feed = Feed(f"{ledger.epoch}-{secrets.token_hex(3)}")
         self.publisher = Publisher(state, clock, self.feed)
+        self.foresight = Foresight(self.governor)
         self.backend = Backend(self.governor)
         self.inventory = parts.make_inventory(clock, tuple(state.nodes.values()))
         self.reconciler = Reconciler(
@@ -92,6 +94,7 @@ class Life:
         await self.reconciler.close()
         await self.governor.close()
         self.publisher.close()
+        await self.foresight.close()
         with contextlib.suppress(Exception):
             await self.inventory.close()
         await self.committer.close()

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from ..clock import Clock, show_time
 from ..domain.events import Event, NodeRecord, PolicyVersion, Switch
@@ -70,16 +72,24 @@ class Publisher:
         )
 
     def _send_row(self, row: Request | Lease) -> None:
-        # As its own user sees it: what names other people's rows is left out for all.
-        frame = self._frame(Viewer(name=row.user))
+        """Publish a row as its own user sees it: what names other people's rows is left out."""
+        user, tenant = row.user, row.tenant
         if isinstance(row, Request):
-            lease = self._state.leases.get(row.lease or "")
-            data = request_view(frame, row, lease=lease)
-            self._feed.publish("request", data, user=row.user, tenant=row.tenant)
+            self._feed.publish("request", partial(self._request, row), user=user, tenant=tenant)
             return
-        self._feed.publish("lease", lease_view(frame, row), user=row.user, tenant=row.tenant)
+        self._feed.publish("lease", partial(self._lease, row), user=user, tenant=tenant)
         if row.reclaim is not None or row.held_until is not None:
-            self._feed.publish("notice", {"notices": notices_of(frame, row.user)}, user=row.user)
+            self._feed.publish("notice", partial(self._notices, user), user=user)
+
+    def _request(self, row: Request) -> dict[str, Any]:
+        lease = self._state.leases.get(row.lease or "")
+        return request_view(self._frame(Viewer(name=row.user)), row, lease=lease)
+
+    def _lease(self, row: Lease) -> dict[str, Any]:
+        return lease_view(self._frame(Viewer(name=row.user)), row)
+
+    def _notices(self, user: str) -> dict[str, Any]:
+        return {"notices": notices_of(self._frame(Viewer(name=user)), user)}
 
     def _send_capacity(self) -> None:
         view = capacity_view(self._frame(Viewer(name="")))
@@ -91,7 +101,7 @@ class Publisher:
         for pool in kept["pools"]:
             for flavor in pool["flavors"]:
                 flavor.pop("behind", None)
-        self._feed.publish("capacity", kept)
+        self._feed.publish("capacity", lambda: kept)
 
     def _send_places(self) -> None:
         if self._walking is None or self._walking.done():

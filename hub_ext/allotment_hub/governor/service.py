@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from ..clock import Anchor, Clock, SteadyClock, show_time
 from ..domain import commands
+from ..domain.forecast import Forecast
 from ..domain.requests import Request
 from ..domain.state import State
 from ..ledger import AlreadyLed, Ledger
@@ -284,6 +285,10 @@ class Service(Archive):
     def start_slot(self, lease_id: str) -> Mapping[str, int] | None:
         """The place of a lease among those that wait for a start slot."""
         return None if self.life is None else self.life.actor.start_slot(lease_id)
+
+    def known_start(self, request_id: str) -> Forecast | None:
+        """What is known of the start of a waiting request."""
+        return None if self.life is None else self.life.foresight.start_of(request_id)
 
     def lease_of(self, user: str, server: str) -> str | None:
         """The id of the youngest live lease of a server."""
