@@ -84,8 +84,11 @@ export class Live {
     }
     clearTimeout(this.timer);
     this.asking = this.ask();
-    await this.asking;
-    this.asking = null;
+    try {
+      await this.asking;
+    } finally {
+      this.asking = null;
+    }
     if (this.again) {
       this.again = false;
       return this.refresh();

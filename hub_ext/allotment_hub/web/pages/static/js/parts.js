@@ -558,6 +558,15 @@ export function newsLine(news) {
         : _('Allotment does not answer. Places in line are kept; this page tries again by itself.')
     );
   }
+  if (news.state === 'refused') {
+    const out = news.error.status === 401 || news.error.problem?.code === 'XsrfMissing';
+    return h(
+      'span',
+      { class: 'al-news al-bad' },
+      h('i', { class: 'al-dot al-dot-lost' }),
+      out ? _('You are not logged in any more; load this page again.') : news.error.message
+    );
+  }
   return h('span', { class: 'al-news' }, _('Loading…'));
 }
 

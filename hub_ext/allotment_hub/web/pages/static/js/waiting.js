@@ -79,7 +79,9 @@ async function historyOf(request) {
   const key = JSON.stringify([request.state, codes, request.asked, request.lease]);
   if (past.known !== key) {
     const answer = await call('GET', `audit?subject=${segment(id)}&limit=50`);
-    past.steps = rows(answer, 'audit').map(({ at, what, why }) => ({ at, what, text: why }));
+    past.steps = rows(answer, 'audit')
+      .reverse()
+      .map(({ at, what, why }) => ({ at, what, text: why }));
     past.known = key;
   }
   return past.steps;
@@ -340,9 +342,10 @@ async function amend(change) {
 }
 
 function history(request) {
-  const steps = [...(request.history ?? []), ...seen.steps()].sort((a, b) =>
-    a.at < b.at ? 1 : a.at > b.at ? -1 : 0
-  );
+  // Newest first; of one moment, what came later in the record.
+  const steps = [...(request.history ?? []), ...seen.steps()]
+    .reverse()
+    .sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
   const passes = request.passed_by ?? [];
   if (!steps.length && !passes.length) {
     return null;
@@ -372,6 +375,9 @@ function stepText(step) {
   const key = step.what.includes('.') ? step.what : `request.${step.what}`;
   const reason = step.text && /^[A-Z][A-Za-z]+$/.test(step.text);
   const text = say(`steps.${key}`);
+  if (key.startsWith('claim.') || /^(guarantee|borrowing):/.test(step.text)) {
+    return text; // the rule or the demand behind it stands with the reason
+  }
   if (reason) {
     return text + _(': ') + reasonWords({ code: step.text, evidence: step.evidence }).head;
   }
