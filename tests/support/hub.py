@@ -291,14 +291,15 @@ class RealHub:
 
     def server_pids(self, user: str, server: str = "") -> list[int]:
         """Process ids of a user's single-user server."""
+        return self.server_pids_of("jupyterhub-singleuser", user, server)
+
+    def server_pids_of(self, program: str, user: str, server: str | None = None) -> list[int]:
+        """The same where servers are another program; None is any server of the user."""
         found = []
         for pid, command in self._processes():
             env = _environ(pid)
-            if (
-                "jupyterhub-singleuser" in command
-                and env.get("JUPYTERHUB_USER") == user
-                and (env.get("JUPYTERHUB_SERVER_NAME") == server)
-            ):
+            named = server in (None, env.get("JUPYTERHUB_SERVER_NAME"))
+            if program in command and env.get("JUPYTERHUB_USER") == user and named:
                 found.append(pid)
         return found
 
