@@ -115,7 +115,8 @@ def request_shown(
 ) -> dict[str, Any]:
     """A request with what the rules say about it now. Without ``helps`` it is cheap: for lists."""
     lease = frame.state.leases.get(row.lease or "")
-    outlook = outlook_of(frame, row, history=history, helps=helps)
+    known = site.service.known_start(row.id) if row.state == "queued" else None
+    outlook = outlook_of(frame, row, history=history, helps=helps, known=known)
     view = request_view(frame, row, lease=lease, outlook=outlook)
     slot = site.service.start_slot(row.lease) if row.lease else None
     view["start_slot"] = slot
