@@ -24,25 +24,26 @@ export async function a_session_opens_by_itself_when_it_is_up({ open, hub, host,
   await page.waitForURL(url => url.pathname.startsWith('/user/ann/'), { timeout: SLOW });
   const { leases } = await host('call', 'ann', 'GET', 'me');
   assert.equal(leases[0].state, 'active');
-  assert.ok(hub);
+
+  await host('call', 'ann', 'POST', `leases/${leases[0].id}/release`, {});
+  await host('gone', 'ann', '');
+  await page.goto(`${hub}/hub/user/ann/`);
+  await page.getByRole('link', { name: 'What happened to its GPUs' }).click();
+  await seen(heading(page), 'Your session has ended: 1 × A100 80 GB');
 }
 
 export async function who_waits_gets_the_session_when_it_is_the_turn({ open, host, hub, shot }) {
-  const held = await host('call', 'bob', 'POST', 'requests', { gpus: 2, flavor: A100, server: 'big' });
+  const held = await host('call', 'bob', 'POST', 'requests', { gpus: 3, flavor: A100, server: 'big' });
   const page = await open('cyd', 'new', { quiet: true });
   await page.getByLabel('For which team').selectOption('nlp');
-  await page.getByLabel('How many GPUs').fill('3');
+  await page.getByLabel('How many GPUs').fill('2');
   await seen(page.locator('.al-outcome'), 'Waits in line');
   await page.getByRole('button', { name: 'Join the line' }).click();
-  await seen(heading(page), 'Your session is in line: 3 × A100 80 GB');
+  await seen(heading(page), 'Your session is in line: 2 × A100 80 GB');
   assert.deepEqual(await audit(page), []);
   await shot(page, 'hub-waiting-room');
   await host('ready', 'bob', 'big');
   await host('call', 'bob', 'POST', `leases/${held.lease}/release`, {});
-  const { leases } = await host('call', 'ann', 'GET', 'me');
-  for (const lease of leases) {
-    await host('call', 'ann', 'POST', `leases/${lease.id}/release`, {});
-  }
   await page.waitForURL(url => url.pathname.startsWith('/user/cyd/'), { timeout: SLOW });
   assert.ok(hub);
 }

@@ -301,7 +301,7 @@ export async function the_console_is_for_admins({ open, url, browser, tokens }) 
   assert.ok(tokens.ann);
 }
 
-export async function a_session_is_renewed_and_given_back_and_its_end_explained({ open, host, shot }) {
+export async function a_session_is_renewed_and_given_back_and_its_end_explained({ open, host, shot, url }) {
   const held = await full(host);
   const page = await open('bob', '');
   const card = page.locator('.al-lease');
@@ -315,6 +315,8 @@ export async function a_session_is_renewed_and_given_back_and_its_end_explained(
   await seen(heading(ended), 'Your session has ended: 4 × A100 80 GB');
   await seen(ended.locator('main'), 'The GPUs were given back by their holder.');
   await shot(ended, 'ended');
+  await ended.goto(`${url}ended?server=big`);
+  await seen(heading(ended), 'Your session has ended: 4 × A100 80 GB');
   await ended.getByRole('link', { name: 'New session like this' }).click();
   await ended.waitForURL(/\/new\?gpus=4/);
   await seen(ended.locator('.al-outcome'), '4 × A100 80 GB');

@@ -40,6 +40,10 @@ class Host:
     def call(self, who: str, method: str, path: str, body: Any = None) -> Any:
         return self.hub.governor(method, f"/{path}", who, body).json()
 
+    def gone(self, who: str, server: str) -> bool:
+        self.hub.wait(lambda: not self.hub.server(who, server).get("ready"), 60, "it still runs")
+        return True
+
     def ready(self, who: str, server: str) -> bool:
         self.hub.wait_ready(who, server)
         return True

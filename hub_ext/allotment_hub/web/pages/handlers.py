@@ -170,6 +170,7 @@ def page_handlers() -> list[tuple[str, type[RequestHandler], dict[str, Any]]]:
         ("spawn", NEW),  # what the hub's spawn form calls it
         ("waiting/([^/]+)", WAITING),
         ("ended/([^/]+)", ENDED),
+        ("ended", ENDED),  # the last session of ?server=NAME
         ("console", CONSOLE),
     ]
     return [

@@ -1,14 +1,40 @@
 /** After the stop of a session: what happened, why, and a new start. */
 
-import { _, call, h, segment, show, site, start, timeElement } from './base.js';
+import {
+  CallError,
+  _,
+  call,
+  h,
+  rows,
+  segment,
+  show,
+  site,
+  start,
+  timeElement
+} from './base.js';
 import { basisChip, leaseStateText, leaseText, newsLine, placesText, triggerText } from './parts.js';
 import { parseTime, showSpan } from './sentences.js';
 import { Live } from './live.js';
 
-const id = document.body.dataset.id;
+const id = document.body.dataset.id || null;
+const query = JSON.parse(document.body.dataset.query || '{}');
 const content = document.getElementById('content');
 
-const load = () => call('GET', `leases/${segment(id)}`);
+/** The lease of the address, or the last one that a server of the reader had. */
+async function load() {
+  if (id !== null) {
+    return call('GET', `leases/${segment(id)}`);
+  }
+  const server = query.server ?? '';
+  const states = 'granted,preparing,active,noticed,frozen,stopping,released';
+  const found = await call('GET', `leases?state=${states}&user=${segment(site.user)}&limit=200`);
+  const mine = rows(found, 'leases').filter(lease => (lease.server ?? '') === server);
+  mine.sort((a, b) => Date.parse(b.granted_at) - Date.parse(a.granted_at));
+  if (!mine.length) {
+    throw new CallError(404, {});
+  }
+  return mine[0];
+}
 
 function draw(lease, news) {
   content.removeAttribute('aria-busy');
@@ -18,7 +44,7 @@ function draw(lease, news) {
       h(
         'section',
         { class: 'al-card al-narrow' },
-        h('h1', {}, news.error?.status === 404 ? _('There is no such session.') : _('Session ended')),
+        h('h1', {}, news.error?.status === 404 ? _('No session with GPUs is known here.') : _('Session ended')),
         news.error?.status === 404 ? null : newsLine(news),
         h('p', {}, h('a', { class: 'btn btn-primary', href: site.prefix }, _('To the overview')))
       )
@@ -107,5 +133,5 @@ await start();
 new Live({
   load,
   draw,
-  wants: event => event.name === 'lease' && event.data?.id === id
+  wants: event => event.name === 'lease' && (id === null || event.data?.id === id)
 }).start();
