@@ -2,6 +2,44 @@ import eslint from '@eslint/js';
 import reactHooks from 'eslint-plugin-react-hooks';
 import tseslint from 'typescript-eslint';
 
+/** Names that are there without being imported, for `languageOptions.globals`. */
+const given = names => Object.fromEntries(names.map(n => [n, 'readonly']));
+const BROWSER = [
+  'AbortController',
+  'BroadcastChannel',
+  'CSS',
+  'CustomEvent',
+  'Event',
+  'EventSource',
+  'Intl',
+  'Node',
+  'NodeFilter',
+  'TextDecoderStream',
+  'URL',
+  'URLSearchParams',
+  'clearInterval',
+  'clearTimeout',
+  'console',
+  'crypto',
+  'document',
+  'fetch',
+  'getComputedStyle',
+  'history',
+  'localStorage',
+  'location',
+  'matchMedia',
+  'navigator',
+  'performance',
+  'queueMicrotask',
+  'requestAnimationFrame',
+  'sessionStorage',
+  'setInterval',
+  'setTimeout',
+  'structuredClone',
+  'window'
+];
+const NODE = ['Buffer', 'URL', 'console', 'process', 'setTimeout'];
+
 export default tseslint.config(
   {
     ignores: [
@@ -10,9 +48,7 @@ export default tseslint.config(
       'labext/lib/',
       'server_ext/allotment/labextension/',
       'coverage/',
-      'dist/',
-      // Pages of the hub service run in the browser without a build step.
-      'hub_ext/**'
+      'dist/'
     ]
   },
   eslint.configs.recommended,
@@ -32,18 +68,28 @@ export default tseslint.config(
     }
   },
   {
+    // Pages of the hub service, which run in the browser without a build step.
+    files: ['hub_ext/**/*.js'],
+    languageOptions: { sourceType: 'module', globals: given(BROWSER) }
+  },
+  {
+    // Tests that drive a page: parts of them run in it.
+    files: ['tests/**/*.mjs'],
+    languageOptions: { globals: given([...NODE, ...BROWSER]) }
+  },
+  {
     files: ['**/*.cjs'],
     languageOptions: {
       sourceType: 'commonjs',
-      globals: {
-        require: 'readonly',
-        module: 'writable',
-        globalThis: 'readonly',
-        fetch: 'readonly',
-        Headers: 'readonly',
-        Request: 'readonly',
-        Response: 'readonly'
-      }
+      globals: given([
+        'Headers',
+        'Request',
+        'Response',
+        'fetch',
+        'globalThis',
+        'module',
+        'require'
+      ])
     }
   }
 );

@@ -156,7 +156,7 @@ export async function call(method, path, { body, headers, signal } = {}) {
   }
   clock.learn(answer.headers.get('Date'), sent);
   const text = await answer.text();
-  let parsed = null;
+  let parsed;
   try {
     parsed = text ? JSON.parse(text) : {};
   } catch {
@@ -373,6 +373,7 @@ export function serverAddress(user, server) {
 
 /** A path on this origin to go on to, or null: what comes from outside is never trusted. */
 export function safeNext(value) {
+  // eslint-disable-next-line no-control-regex -- control characters are what is looked for
   if (!value || !value.startsWith('/') || /[\\\s\u0000-\u001f]/.test(value)) {
     return null;
   }
