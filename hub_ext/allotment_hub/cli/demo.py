@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .output import CheckFailed
+from .output import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from . import Subparsers
@@ -21,19 +21,33 @@ def register(subparsers: Subparsers) -> None:
         "demand, say where to go, and end it all with Ctrl-C. No GPU is needed.",
     )
     add = parser.add_argument
-    add("--check", action="store_true", help="walk through the main story, print its evidence, exit")
+    add(
+        "--check", action="store_true", help="walk through the main story, print its evidence, exit"
+    )
     add("--port", type=int, metavar="N", help="port of the hub (default: 8000, or a free one)")
-    add("--dir", type=Path, metavar="DIR", help="keep everything there (default: a temporary folder)")
+    add(
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="keep everything there (default: a temporary folder)",
+    )
     parser.set_defaults(handler=demo)
 
 
 def demo(args: argparse.Namespace) -> int:
     """Run it until the story or somebody ends it."""
     from allotment_hub.demo.running import run
-    from allotment_hub.demo.waiting import DemoError
+    from allotment_hub.demo.waiting import DemoError, WrongUse
 
     try:
-        run(check=args.check, port=args.port, folder=args.dir, say=lambda text: print(text, flush=True))
+        run(
+            check=args.check,
+            port=args.port,
+            folder=args.dir,
+            say=lambda text: print(text, flush=True),
+        )
+    except WrongUse as error:
+        raise UsageError(f"demo: {error}") from None
     except DemoError as error:
         raise CheckFailed(f"demo: {error}") from None
     return 0

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from .waiting import DemoError
+from .waiting import DemoError, WrongUse
 
 MARK = "GPU_DEMO_RUN"
 """Variable in the environment of everything that belongs to one run."""
@@ -29,17 +29,21 @@ GUEST = "guest"
 ADMIN = "admin"
 PEOPLE = (*(name for names in TEAMS.values() for name in names), GUEST)
 
+_CELL = """\
+# The GPUs of this session as CUDA sees them, and the lease that they are held by
+import os
+print(os.environ["CUDA_VISIBLE_DEVICES"] or "no GPU", os.environ.get("ALLOTMENT_LEASE"))
+!allotment status
+"""
+_PYTHON = {"name": "python3", "display_name": "Python 3", "language": "python"}
 NOTEBOOK = {
     "nbformat": 4,
     "nbformat_minor": 5,
-    "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+    "metadata": {"kernelspec": _PYTHON},
     "cells": [
         {
-            "id": "devices", "cell_type": "code", "metadata": {}, "execution_count": None,
-            "outputs": [], "source": "# The GPUs of this session, as CUDA sees them, and what they "
-            "are held by\nimport os\n"
-            'print(os.environ["CUDA_VISIBLE_DEVICES"], os.environ.get("ALLOTMENT_LEASE"))\n'
-            "!allotment status",
+            "id": "devices", "cell_type": "code", "source": _CELL, "metadata": {},
+            "execution_count": None, "outputs": [],
         }
     ],
 }  # fmt: skip
@@ -100,9 +104,7 @@ def write_files(setup: Setup) -> None:
     for name in ("jupyterhub_config.py", "policy.yaml", "inventory.yaml"):
         source = files("allotment_hub.demo") / "files" / name
         (folder / name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
-    descriptor = os.open(
-        folder / "settings.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
-    )
+    descriptor = os.open(folder / "settings.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(_settings(setup), file, indent=1)
     _write_json(folder / "jupyter" / "jupyter_server_config.json", {
@@ -151,7 +153,11 @@ def _program(name: str) -> str:
             return str(path)
     found = shutil.which(name)
     if found is None:
-        wants = "npm install -g configurable-http-proxy" if "proxy" in name else "pip install jupyterlab"
+        wants = (
+            "npm install -g configurable-http-proxy"
+            if "proxy" in name
+            else "pip install jupyterlab"
+        )
         raise DemoError(f"{name} is not there; install it: {wants}")
     return found
 
@@ -160,9 +166,9 @@ def _public_port(wanted: int | None) -> int:
     if wanted is None:
         return 8000 if _is_free(8000) else _free_ports(1)[0]
     if not 1 <= wanted <= 65535:
-        raise DemoError(f"--port {wanted}: write a port from 1 to 65535")
+        raise WrongUse(f"--port {wanted}: write a port from 1 to 65535")
     if not _is_free(wanted):
-        raise DemoError(f"port {wanted} of 127.0.0.1 is taken; leave --port out to have a free one")
+        raise WrongUse(f"port {wanted} of 127.0.0.1 is taken; leave --port out to have a free one")
     return wanted
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from allotment_hub.clock import stopwatch
 
 from .calls import SERVICE, Browser
-from .demand import A100, BORROWER, L40S, START_WITHIN_S, WAITING, active_lease
+from .demand import A100, BORROWER, L40S, WAITING, active_lease
 from .hub import DemoHub
 from .waiting import DemoError
 
@@ -100,11 +100,11 @@ class Story:
         self._tell(f"{request['id']}: rob of robotics is number {request['position']} in the line")
         self._tell(f"{reason['code']}: {reason['text']} (rule {reason['rule']})")
         forecast = request["forecast"]
-        if forecast["expected_start"] is None and forecast["latest_start"] is None:
-            raise DemoError(f"a waiting request says when it starts; found {forecast}")
+        if forecast["expected_start"] is None:
+            raise DemoError(f"an expected start was wanted, found {forecast}")
         self._tell(
-            f"starts about {forecast['expected_start'] or 'unknown'}, at the latest "
-            f"{forecast['latest_start'] or 'unknown'}: {forecast['basis']}"
+            f"expected to start at {forecast['expected_start']} by {forecast['basis']}; at the "
+            f"latest: {forecast['latest_start'] or 'no bound beyond the guarantee'}"
         )
 
     def pages(self) -> None:
@@ -157,7 +157,9 @@ class Story:
         kept = self._pids()
         _same("servers that run on", {k: kept.get(k) for k in ("ann", "bob", "rita")},
               {k: running[k] for k in ("ann", "bob", "rita")})  # fmt: skip
-        self._tell(f"servers run on untouched: {', '.join(f'{k} (pid {v})' for k, v in kept.items())}")
+        self._tell(
+            f"servers run on untouched: {', '.join(f'{k} (pid {v})' for k, v in kept.items())}"
+        )
         lease = self._borrower.governor("GET", f"leases/{self._noticed['id']}")
         if lease["state"] == "noticed":
             _same("end of the notice", lease["reclaim"]["step_ends_at"],
@@ -185,7 +187,9 @@ class Story:
         lease = active_lease(self._hub.patience, self._waiting, request, RETURN_WITHIN_S)
         self._tell(f"{_lease_line(lease)}, lent by {', '.join(lease['lenders'])}")
         version = self._waiting.server()["version"]
-        self._tell(f"nobody asked for it a second time; his server answers: Jupyter Server {version}")
+        self._tell(
+            f"nobody asked for it a second time; his server answers: Jupyter Server {version}"
+        )
 
     def audited(self) -> None:
         """All of it is in the audit trail, whose chain holds."""

@@ -19,6 +19,10 @@ class DemoError(Exception):
     """Something did not go as it has to; the text says what was wanted and what was found."""
 
 
+class WrongUse(DemoError):
+    """What was asked for cannot be; the text says what would be right."""
+
+
 class Interrupted(Exception):
     """Somebody wants the demonstration to end."""
 
