@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -113,13 +114,14 @@ async def _fan_out(folder: Path, streams: int) -> list[float]:
             stdout=subprocess.PIPE,
         )  # fmt: skip
         assert readers.stdout is not None
+        assert world.service.life is not None
         feed = world.service.life.feed
         await world.until(lambda: len(feed) == streams, f"{streams} streams open, {len(feed)}")
         times = []
         for number in range(ROUNDS):
             sent = time.monotonic()
             said = {"number": number, "filler": "x" * 400}
-            feed.publish("bench", lambda said=said: said)
+            feed.publish("bench", partial(dict, said))
             line = await asyncio.wait_for(readers.stdout.readline(), 60)
             times.append((float(line) - sent) * 1000)
         readers.terminate()
@@ -163,7 +165,7 @@ async def _read_streams(port: int, streams: int, tokens: list[str]) -> None:
             f"GET /services/allotment/api/v1/events HTTP/1.1\r\nHost: localhost\r\n"
             f"Authorization: token {token}\r\n\r\n"
         ).encode()
-        await loop.create_connection(lambda head=head: _Reader(head, read), "127.0.0.1", port)
+        await loop.create_connection(partial(_Reader, head, read), "127.0.0.1", port)
     await asyncio.Event().wait()
 
 

@@ -18,7 +18,7 @@ OFFSET = 1_700_000_000_000
 """UTC minus steady time in these tests."""
 
 
-def request(number: int, state: str = "queued", **changes: Any) -> Request:
+def request(number: int, state: Any = "queued", **changes: Any) -> Request:
     made = Request(
         id=f"r{number}", sequence=number, kind="session", user="ann", tenant="vision",
         class_="notebook", ask=Ask(gpus=1000, devices=1), state="queued", submitted_at=number,

@@ -113,7 +113,7 @@ class GatePeer:
             return 202, {"request": request}
         self.queue.pop(key, None)
         self._fence += 1
-        lease = {
+        lease: dict[str, Any] = {
             "id": f"l{self._fence}", "fence": self._fence, "user": call.user,
             "server": call.server, "tenant": "t", "class": "notebook", "pool": "default",
             "flavor": "a100", "gpus": count, "state": "granted", "term_ends_at": None,
