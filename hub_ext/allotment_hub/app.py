@@ -241,6 +241,7 @@ class GovernorApp(Application):
                 "hub_auth": hub_auth,
                 "hub_prefix": hub_prefix,
                 "base_url": self.environ.get("JUPYTERHUB_BASE_URL", "/"),
+                "hub_host": self.environ.get("JUPYTERHUB_HOST", ""),
             }
         return Site(
             service=self.make_service(authenticator),

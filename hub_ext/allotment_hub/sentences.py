@@ -353,7 +353,8 @@ class _Writer:
             raise _Missing
         seconds = round(float(match[1]) * _SPAN_SECONDS[match[2]])
         for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
-            if seconds >= 2 * size or (seconds >= size and seconds % size == 0):
+            # 90 s stays "90 seconds": in minutes alone it would lose half of one.
+            if seconds >= (2 * size if size == 60 and seconds % 60 else size):
                 whole, rest = divmod(seconds, size)
                 text = self._unit(unit, whole)
                 smaller = {"day": (3600, "hour"), "hour": (60, "minute")}.get(unit)

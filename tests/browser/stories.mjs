@@ -64,13 +64,14 @@ export async function who_must_wait_sees_place_and_reason_and_takes_an_alternati
   await seen(heading(page), 'Your session is running');
 }
 
-export async function a_change_of_place_is_shown_and_said({ open, host }) {
+export async function a_change_of_place_is_shown_and_said({ open, host, shot }) {
   await full(host);
   const first = await host('ask', 'ann', { gpus: 2, flavor: A100, server: 'a' });
   const second = await host('ask', 'cyd', { gpus: 2, flavor: A100, tenant: 'vision', server: 'c' });
   const page = await open('cyd', room(second.id));
   await seen(place(page), '2');
   await seen(page.locator('.al-front'), 'What those in front wait for');
+  await shot(page, 'waiting-room-second');
   await host('call', 'ann', 'DELETE', `requests/${first.id}`);
   await seen(place(page), '1', 6_000);
   await seen(page.locator('#announcer'), 'You are number 1 of 1 in line.');
@@ -157,6 +158,25 @@ export async function a_held_grant_starts_when_its_owner_comes({ open, host }) {
   await seen(heading(page), /about to start|getting ready|running/);
   await host('wait_for', 'ann', asked.id, 'active');
   assert.ok(held.id);
+}
+
+export async function a_parked_place_is_rejoined({ open, host, shot }) {
+  const policy = await host('call', 'root', 'GET', 'policy');
+  const text = policy.text.replace('claim_window: 10m', 'claim_window: 1s');
+  await host('call', 'root', 'PUT', 'policy', { text });
+  await full(host);
+  const asked = await host('ask', 'ann', { gpus: 2, flavor: A100 });
+  await host('kill');
+  await host('start');
+  await host('parked', 'ann', asked.id);
+  const page = await open('ann', room(asked.id));
+  await seen(heading(page), 'Your place is parked');
+  await seen(page.locator('.al-reason'), 'It was your turn while nobody was here');
+  await shot(page, 'parked');
+  await page.getByRole('button', { name: 'Rejoin the line' }).click();
+  await seen(heading(page), 'Your session is running');
+  const row = await host('call', 'ann', 'GET', `requests/${asked.id}`);
+  assert.equal(row.submitted_at, asked.submitted_at);
 }
 
 /** A proxy that holds back every stream, as nginx does with its default settings. */

@@ -37,6 +37,11 @@ class Host:
     def wait_for(self, who: str, request: str, state: str) -> Any:
         return self.governor.wait_for(who, request, state)
 
+    def parked(self, who: str, request: str) -> Any:
+        return self.governor.wait_until(
+            lambda: self.governor.call(who, "GET", f"requests/{request}"), "parked"
+        )
+
     def kill(self) -> None:
         self.governor.kill()
 

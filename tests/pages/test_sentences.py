@@ -122,6 +122,19 @@ def test_the_language_follows_the_browser(header: str | None, lang: str) -> None
     assert sentences.choose_language(header) == lang
 
 
+@pytest.mark.parametrize(
+    ("span", "text"),
+    [
+        (1, "1 second"), ("90s", "90 seconds"), (120, "2 minutes"), ("60m", "1 hour"),
+        (7140, "1 hour 59 minutes"), ("4h", "4 hours"), (90000, "1 day 1 hour"),
+        ("7d", "7 days"), (0, "0 seconds"),
+    ],
+)  # fmt: skip
+def test_spans_read_as_people_say_them(span: int | str, text: str) -> None:
+    told = sentences.reason("ImagePulling", {"node": "n1", "elapsed": span})
+    assert f"On n1, for {text} so far." in told
+
+
 def test_missing_evidence_never_fails_and_never_reads_as_zero() -> None:
     for key in FULL:
         for wrong in (None, True, [], {}, "", -1, float("1e30")):

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -180,13 +181,17 @@ class Alone:
 
     def wait_for(self, who: str, request: str, state: str, seconds: float = 30) -> dict[str, Any]:
         """The lease of a request once it is in a state."""
+        return self.wait_until(lambda: self.call(who, "GET", f"leases/{request}"), state, seconds)
+
+    def wait_until(
+        self, look: Callable[[], dict[str, Any]], state: str, seconds: float = 30
+    ) -> dict[str, Any]:
+        """What is looked at, once it is in a state."""
         ends = time.monotonic() + seconds
-        while True:
-            row = self.call(who, "GET", f"leases/{request}")
-            if row.get("state") == state:
-                return dict(row)
-            assert time.monotonic() < ends, f"{request} did not become {state}: {row}"
+        while (row := look()).get("state") != state:
+            assert time.monotonic() < ends, f"it did not become {state}: {row}"
             time.sleep(0.05)
+        return dict(row)
 
 
 def _free_port() -> int:

@@ -67,7 +67,8 @@ def page_html(handler: BaseHandler, template: str, title: str, **more: Any) -> s
     ----------
     handler : BaseHandler
         Its site says where things are; ``site.settings`` may hold ``hub_prefix`` (``/hub/``;
-        absent where the governor stands alone), ``base_url`` and ``logo_url``.
+        absent where the governor stands alone), ``hub_host`` (where the hub has a host of its
+        own, with subdomains), ``base_url`` and ``logo_url``.
     template : str
         Name of the template without its ending.
     """
@@ -75,6 +76,11 @@ def page_html(handler: BaseHandler, template: str, title: str, **more: Any) -> s
     messages: Mapping[str, str] = sentences.catalogue(lang).get("messages", {})
     site = handler.site
     hub = site.settings.get("hub_prefix")
+    host = site.settings.get("hub_host") or ""
+    base = site.settings.get("base_url", "/")
+    if hub and host:
+        hub = host + hub
+        base = hub  # the hub knows on which host a user's server is
     context = {
         "_": lambda message: messages.get(message, message),
         "lang": "zh-Hans" if lang == "zh" else "en",
@@ -84,7 +90,8 @@ def page_html(handler: BaseHandler, template: str, title: str, **more: Any) -> s
         "prefix": site.prefix,
         "assets": f"{site.prefix}assets/{assets_hash()}/",
         "hub": hub,
-        "base": site.settings.get("base_url", "/"),
+        "hub_look": bool(hub) and not host,  # the content policy lets no other host in
+        "base": base,
         "logo": site.settings.get("logo_url") or (f"{hub}logo" if hub else None),
         "user": None,
         "admin": False,

@@ -68,7 +68,7 @@ function draw(lease, news) {
             })
       ),
       h('p', { class: 'al-lead' }, whyText(lease)),
-      lease.reclaim?.evidence?.length
+      lease.reclaim?.evidence?.length && lease.reclaim.trigger !== 'owner'
         ? h('ul', { class: 'al-quiet' }, lease.reclaim.evidence.map(text => h('li', {}, String(text))))
         : null,
       h(

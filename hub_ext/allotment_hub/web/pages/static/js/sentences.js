@@ -281,7 +281,8 @@ const writers = {
       [3600, 'hour', 60, 'minute'],
       [60, 'minute', null, null]
     ]) {
-      if (seconds >= 2 * size || (seconds >= size && seconds % size === 0)) {
+      // 90 s stays "90 seconds": in minutes alone it would lose half of one.
+      if (seconds >= (size === 60 && seconds % 60 ? 2 * size : size)) {
         const text = unit(name, Math.floor(seconds / size));
         const rest = seconds % size;
         return smaller !== null && rest >= smaller
