@@ -80,6 +80,22 @@ async def test_a_backend_that_is_away_stops_grants_and_lets_them_go_on(tmp_path:
         assert not world.state.on("unreachable")
 
 
+async def test_who_left_the_team_while_waiting_is_not_started(tmp_path: Path) -> None:
+    """Authority is checked at the grant as well, however long ago it was asked for."""
+    async with governed(tmp_path) as world:
+        for who in ("ann", "bob"):
+            await world.active((await world.submit(who, 2))["id"])
+        waits = await world.submit("ann", 1, start="always")
+        groups = {"ann": (), "bob": ("nlp",)}
+        world.runtime.groups_of = groups.get
+        lease = next(row for row in world.state.leases.values() if row.user == "ann")
+        await world.call("ann", "POST", f"/leases/{lease.id}/release", {})
+        await world.until(lambda: waits["id"] not in world.state.requests)
+        assert ("ann", "gpu-1") not in world.runtime.started
+        shown = await world.call("ann", "GET", f"/leases/{waits['id']}.1")
+        assert shown["end_reason"] == "ann does not belong to vision any more"
+
+
 async def test_nothing_is_free_before_two_looks_agree(tmp_path: Path) -> None:
     """SPAWN-05: one "not there" is no proof."""
     runtime = Troubled()

@@ -227,6 +227,9 @@ async def governed(
         )
     )
     runtime.lease_of = service.lease_of
+    runtime.groups_of = lambda user: (
+        tuple(people[user].get("groups", ())) if user in people else None
+    )
     settings = {"limits": Limits(Rate(0, 1), Rate(0, 1)), "gate_token": GATE_TOKEN, **site_settings}
     site = Site(
         service=service,

@@ -227,6 +227,9 @@ class Actor:
         retry = self._pace.first_retry
         while (lease := await self._still(lease_id, "granted")) is not None:
             try:
+                if not await self._entitled(lease):
+                    await self._withdraw(lease)
+                    return
                 await self._runtime.start(lease.user, lease.server or "", self._options(lease))
             except Unreachable as error:
                 await self._backend.failed(error)
@@ -245,6 +248,24 @@ class Actor:
             await self._tell(lease_id, commands.preparing)
             await self._await_ready(lease_id)
             return
+
+    async def _entitled(self, lease: Lease) -> bool:
+        """Whether the user belongs to the tenant still: days may lie between asking and grant."""
+        tenant = self._governor.state.policy.tenants.get(lease.tenant)
+        groups = await self._runtime.groups(lease.user)
+        return (
+            tenant is not None
+            and not tenant.disabled
+            and groups is not None
+            and not set(groups).isdisjoint(tenant.groups)
+        )
+
+    async def _withdraw(self, lease: Lease) -> None:
+        why = f"{lease.user} does not belong to {lease.tenant} any more"
+        log.warning("lease %s is withdrawn: %s", lease.id, why)
+        await self._governor.execute(
+            lambda state, now: commands.release(state, now, lease.id, "hub", why)
+        )
 
     def _options(self, lease: Lease) -> dict[str, Any]:
         return options_of(self._governor.state.requests.get(lease.request))

@@ -37,7 +37,9 @@ def scrub(uri: str) -> str:
 def log_request(handler: RequestHandler) -> None:
     """One line a request: no headers, no bodies, no secrets of the query."""
     status = handler.get_status()
-    level = logging.DEBUG if status < 400 else logging.INFO if status < 500 else logging.WARNING
+    # A 503 is a phase, which is logged when it begins; other faults are worth a warning.
+    fault = status >= 500 and status != 503
+    level = logging.WARNING if fault else logging.DEBUG if status < 400 else logging.INFO
     uri = "".join(c if c.isprintable() else "?" for c in scrub(handler.request.uri or ""))
     log.log(
         level, "%d %s %s %.1f ms", status, handler.request.method, uri[:500],

@@ -114,8 +114,18 @@ def bound_server(model: dict[str, Any]) -> str | None:
 
 
 def identity_of(model: dict[str, Any]) -> Identity | None:
-    """The identity that a hub's user model describes; None for a service."""
-    if model.get("kind", "user") != "user" or not isinstance(model.get("name"), str):
+    """The identity that a hub's model of a user or a service describes; None for anything else.
+
+    A service has no groups, so it has no quota; what it may do comes from its scopes alone. Its
+    name is no user's: that has no colon in JupyterHub unless an operator allows it.
+    """
+    if not isinstance(model.get("name"), str):
+        return None
+    if model.get("kind") == "service":
+        return Identity(
+            name=f"service:{model['name']}", admin=ADMIN_SCOPE in (model.get("scopes") or ())
+        )
+    if model.get("kind", "user") != "user":
         return None
     groups = model.get("groups") or ()
     server = bound_server(model)

@@ -90,6 +90,7 @@ async def _go_on(call: Call, asked: StartCall, wants: Wants, lease: Lease) -> An
             "the waiting room.",
         )  # fmt: skip
     if lease.state == "granted":
+        await _check_membership(call, asked, lease)
         if lease.held_until is not None:
             await call.governor.execute(
                 lambda state, now: commands.claim(state, now, lease.request, f"user:{asked.user}")
@@ -99,6 +100,18 @@ async def _go_on(call: Call, asked: StartCall, wants: Wants, lease: Lease) -> An
             return Answer({"request": request_shown(call.site, _frame(call, asked.user), row)}, 202)
         await call.governor.execute(lambda state, now: commands.preparing(state, now, lease.id))
     return _granted(call, asked.user, lease.id)
+
+
+async def _check_membership(call: Call, asked: StartCall, lease: Lease) -> None:
+    """Days may lie between asking and grant: who has left the team since does not start."""
+    tenant = call.governor.state.policy.tenants.get(lease.tenant)
+    if tenant is not None and not set(asked.groups).isdisjoint(tenant.groups):
+        return
+    why = f"{asked.user} does not belong to {lease.tenant} any more"
+    await call.governor.execute(
+        lambda state, now: commands.release(state, now, lease.id, "hub", why)
+    )
+    raise Problem(403, "NoQuota", f"{why}; ask again for another team.")
 
 
 def _granted(call: Call, user: str, lease_id: str) -> Answer:
