@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 
 from . import quota
-from .checks import PLACEMENT, Blocked, Fit, check, interruptible_of
+from .checks import CEILING, PLACEMENT, Blocked, Fit, check, interruptible_of
 from .events import Claim
 from .leases import UNASSIGNED, Lease
 from .ordering import OrderKey, bucket_order
@@ -113,12 +113,14 @@ def _lines_to_try(state: State, now: int) -> list[Bucket]:
     if state.dirty_general:
         keys.update(state.general)
     for stock_key in state.dirty_stocks:
+        free = _open_to_all(state, stock_key)
         for key in state.lines.get(stock_key, ()):
-            if key not in keys and _may_fit(state, state.queue[key]):
+            if key not in keys and _may_fit(state, state.queue[key], free):
                 keys[key] = None
     for stock_key in state.dirty_loans:
         for key in state.lines.get(stock_key, ()):
-            if state.queue[key].owed:
+            line = state.queue[key]
+            if line.owed and line.entries[0][2] not in state.claims:
                 keys[key] = None
     while state.retries and state.retries[0][0] <= now:
         keys[heapq.heappop(state.retries)[2]] = None
@@ -127,12 +129,31 @@ def _lines_to_try(state: State, now: int) -> list[Bucket]:
     return [state.queue[key] for key in keys if key in state.queue]
 
 
-def _may_fit(state: State, bucket: Bucket) -> bool:
+def _open_to_all(state: State, stock_key: tuple[str, str]) -> int:
+    """What is free of a stock and held for no claim."""
+    stock = state.stocks.get(stock_key)
+    if stock is None:
+        return 0
+    free = stock.free
+    for uuid in state.held:
+        node, key, position = state.places.get(uuid, ("", stock_key, 0))
+        if node and key == stock_key:
+            shelf = stock.shelves[node]
+            whole = stock.capacity if position in shelf.free else 0
+            free -= whole or shelf.part.get(position, 0)
+    return free
+
+
+def _may_fit(state: State, bucket: Bucket, free: int) -> bool:
     """Whether something freed can have changed the answer. Where less is free than is asked for
-    and nothing may be asked back, or where there is still nothing to borrow, it cannot.
+    and nothing may be asked back, or where there is still nothing to borrow, it cannot. Who has
+    a claim is looked at when its devices come back; sooner only if ``free``, what is held for
+    nobody, is enough.
     """
-    if bucket.blocked is None or bucket.owed:
+    if bucket.blocked is None:
         return True
+    if bucket.owed:
+        return bucket.entries[0][2] not in state.claims or free >= bucket.sample.ask.gpus
     gpus, tenant = bucket.sample.ask.gpus, bucket.sample.tenant
     if any(quota.room(state, state.cell(*key), tenant) >= gpus for key in bucket.cells):
         return True  # its guarantee covers it by now
@@ -168,7 +189,7 @@ def _try(state: State, bucket: Bucket, order: OrderKey, now: int) -> bool:
         state.general.pop(bucket.key, None)
     if bucket.blocked.until is not None and bucket.blocked.code == "BudgetSpent":
         _retry_at(state, bucket, bucket.blocked.until)
-    if result.rank == PLACEMENT:
+    if result.rank in (CEILING, PLACEMENT):
         reserve(state, request, result, now)
         due = request.submitted_at + state.policy.ordering.reserve_after
         if due > now:
@@ -224,6 +245,9 @@ def _ask_back_more(state: State, bucket: Bucket, now: int) -> None:
     """
     for _, _, request_id in bucket.entries[1:CLAIMS_AHEAD]:
         request = state.requests[request_id]
+        mine = state.claims.get(request_id)
+        if mine is not None and claim_holds(state, mine):
+            continue
         result = check(state, request, bucket.cells, now)
         if isinstance(result, Fit) or not result.owed:
             return

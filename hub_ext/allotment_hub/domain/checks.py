@@ -11,13 +11,17 @@ from dataclasses import dataclass
 
 from . import quota
 from .budget import budget_state
+from .events import Reservation
 from .leases import LeasedDevice
 from .placement import Want, place
 from .policy import Interruptible, WorkClass
 from .reasons import reason
 from .requests import Reason, Request
-from .state import Cell, State
+from .state import Cell, State, gone_by
 from .stock import Stock
+
+CEILING = 0
+"""The rank of a request that its tenant's own use keeps off."""
 
 PLACEMENT = 4
 """The rank of a request that quotas let pass and that no devices could be found for."""
@@ -151,13 +155,23 @@ def check_cell(state: State, request: Request, cell: Cell, now: int) -> Fit | Bl
     where = f"{request.tenant}/{cell.pool}/{cell.flavor}"
     amount = request.ask.gpus
     share = quota.share_of(state, cell, request.tenant)
-    pending = quota.claimed(state, cell, request.tenant, request.id)
+    pending = _pending_claims(state, request, cell)
     if share.used + pending + amount > share.ceiling:
-        return Blocked(rank=1, cell=cell, reason=reason(
+        return Blocked(rank=CEILING, cell=cell, reason=reason(
             "CeilingReached", f"ceiling:{where}", tenant=request.tenant, flavor=cell.flavor,
             pool=cell.pool, ceiling=share.ceiling, used=share.used, asked=amount,
+            held=pending or None,
         ))  # fmt: skip
-    own, beyond = quota.split(state, cell, request.tenant, amount, request.id)
+    first = _kept_below_ceiling(state, request, cell, share, now)
+    if first is not None:
+        return Blocked(rank=1, cell=cell, reason=reason(
+            "HeldForLargerRequest", f"ceiling:{where}", tenant=request.tenant, flavor=cell.flavor,
+            request=first.request, larger=first.gpus, starts_at=first.starts_at, asked=amount,
+        ))  # fmt: skip
+    ends_at = None
+    if state.reservations:
+        ends_at = _ends_at(state, request, _term(state, request, cell, borrowed=False), now)
+    own, beyond = quota.split(state, cell, request.tenant, amount, request.id, ends_at)
     if beyond:
         refusal = _check_borrowing(state, request, cell, share, own, beyond, now)
         if refusal is not None:
@@ -179,6 +193,47 @@ def check_cell(state: State, request: Request, cell: Cell, now: int) -> Fit | Bl
     lenders = quota.choose_lenders(state, cell, request.tenant, beyond) if beyond else ()
     rule = f"borrowing:{where}" if beyond else f"guarantee:{where}"
     return Fit(cell=cell, devices=devices, lenders=lenders, term=term, rule=rule)
+
+
+def _pending_claims(state: State, request: Request, cell: Cell) -> int:
+    """What comes back for other requests of the same tenant, and will count below its ceiling."""
+    where = (request.tenant, cell.pool, cell.flavor)
+    total = state.coming.get(where, 0)
+    own = state.claims.get(request.id) if total else None
+    if own is not None and (own.tenant, own.pool, own.flavor) == where:
+        total -= own.gpus
+    return total
+
+
+def _kept_below_ceiling(
+    state: State, request: Request, cell: Cell, share: quota.Share, now: int
+) -> Reservation | None:
+    """A reservation of the same tenant that this request would leave no room for below the
+    ceiling: it would still run when the reserved one is to start.
+    """
+    if request.id in state.claims:
+        return None  # what is asked back for it was promised before
+    for kept in state.reservations.values():
+        if kept.request == request.id or kept.tenant != request.tenant:
+            continue
+        if (kept.pool, kept.flavor) != (cell.pool, cell.flavor):
+            continue
+        if state.policy.classes[request.class_].priority > kept.priority:
+            continue
+        holder = state.requests.get(kept.request)
+        if holder is not None and not kept.devices and request.submitted_at < holder.submitted_at:
+            continue  # it was asked for before: room is kept from those behind
+        term = _term(state, request, cell, borrowed=False)
+        if _ends_at(state, request, term, now) <= kept.starts_at:
+            continue
+        then = sum(
+            lease.gpus
+            for lease in (state.leases[i] for i in state.by_cell.get((cell.pool, cell.flavor), ()))
+            if lease.tenant == request.tenant and gone_by(state, lease, now) > kept.starts_at
+        )
+        if then + kept.gpus + request.ask.gpus > share.ceiling:
+            return kept
+    return None
 
 
 def _check_borrowing(
@@ -230,7 +285,7 @@ def want_of(state: State, request: Request, term: int, now: int, *, owed: bool) 
         request.id,
         _ends_at(state, request, term, now),
         owed=owed,
-        approved=class_.approval is not None,
+        priority=class_.priority,
     )
 
 

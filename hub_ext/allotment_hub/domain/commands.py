@@ -153,6 +153,8 @@ def amend(
         "asks for less, keeps its age" if new.submitted_at == old.submitted_at else "asks for more"
     )
     state.emit(now, "request.amended", new, actor, why)
+    if actor == f"user:{new.user}":
+        state.presence[new.user, new.id] = now
     return new
 
 

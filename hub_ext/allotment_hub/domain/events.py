@@ -38,6 +38,11 @@ class Claim:
 class Reservation:
     """Devices kept for a large request at the head from ``starts_at`` on: others may use them
     only where they are certain to end before. ``active`` False ends it.
+
+    It binds work of its own ``priority`` (that of its class) and below.
+    ``kept`` is how much of the guarantee has to stay unused for it: what is asked for less what
+    its own tenant's leases on these devices will have freed. Without devices it keeps room below
+    the tenant's ceiling only.
     """
 
     request: str
@@ -45,9 +50,11 @@ class Reservation:
     pool: str
     flavor: str
     gpus: int
+    kept: int
     devices: tuple[tuple[str, int], ...]
     starts_at: int
     made_at: int
+    priority: int = 0
     owed: bool = False
     active: bool = True
 

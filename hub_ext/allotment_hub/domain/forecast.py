@@ -24,8 +24,7 @@ from .amounts import DAY
 from .leases import Lease
 from .ordering import position
 from .requests import Request
-from .reservations import gone_by
-from .state import State, bucket_key
+from .state import State, bucket_key, gone_by
 
 Basis = Literal["claim", "reservation", "terms", "observed", "places", "none"]
 
@@ -158,11 +157,13 @@ def latest_start(state: State, request: Request, now: int) -> tuple[int | None, 
     claim = state.claims.get(request.id)
     if claim is not None:
         return max(now, claim.until), "claim"
+    if _may_be_overtaken(state, request):
+        return None, "none"
     kept = state.reservations.get(request.id)
     if kept is not None and kept.owed:
         return max(now, kept.starts_at), "reservation"
     bucket = state.queue[bucket_key(state.policy, request)]
-    if bucket.blocked is None or not bucket.owed or _may_be_overtaken(state, request):
+    if bucket.blocked is None or not bucket.owed:
         return None, "none"
     places, _ = position(state, request, bucket, now)
     longest = max(

@@ -25,7 +25,7 @@ Usable = Callable[[str], bool] | None
 class Want:
     """What one placement needs: the shape, whose it is and when its devices are free again.
 
-    ``owed``: it lies within its tenant's guarantee. ``approved``: a person has approved its class.
+    ``owed``: it lies within its tenant's guarantee. ``priority``: that of its class.
     ``blind``: what is kept for others is looked past, to find out whether that is in the way.
     """
 
@@ -33,7 +33,7 @@ class Want:
     request: str
     ends_at: int
     owed: bool = False
-    approved: bool = False
+    priority: int = 0
     blind: bool = False
 
     @property
@@ -55,7 +55,8 @@ def usable(state: State, want: Want) -> Usable:
         kept = reserved.get(uuid)
         if kept is None or kept[0] == want.request or want.ends_at <= kept[1]:
             return True
-        return want.approved or (want.owed and not state.reservations[kept[0]].owed)
+        reservation = state.reservations[kept[0]]
+        return want.priority > reservation.priority or (want.owed and not reservation.owed)
 
     return check
 

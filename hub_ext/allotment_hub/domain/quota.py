@@ -15,16 +15,20 @@ from .state import Cell, State
 
 
 def claimed(state: State, cell: Cell, tenant: str, request: str = "") -> int:
-    """What a tenant's waiting claims and reservations will take of its guarantee; ``request`` itself left out.
+    """What a tenant's waiting claims and reservations will take of its guarantee, those of
+    ``request`` itself left out.
 
     Devices that come back for a claim are as good as used: nobody may borrow them meanwhile.
     """
     total = state.claimed.get((tenant, cell.pool, cell.flavor), 0)
     if not total or not request:
         return total
+    where = (tenant, cell.pool, cell.flavor)
     kept = state.reservations.get(request)
-    own = state.claims.get(request) or (kept if kept is not None and kept.owed else None)
-    if own is not None and (own.tenant, own.pool, own.flavor) == (tenant, cell.pool, cell.flavor):
+    if kept is not None and kept.owed and (kept.tenant, kept.pool, kept.flavor) == where:
+        total -= kept.kept
+    own = state.claims.get(request)
+    if own is not None and (own.tenant, own.pool, own.flavor) == where:
         total -= own.gpus
     return total
 
@@ -117,9 +121,30 @@ def room(state: State, cell: Cell, tenant: str, request: str = "") -> int:
     return left + cell.borrowed.get(tenant, 0) - claimed(state, cell, tenant, request)
 
 
-def split(state: State, cell: Cell, tenant: str, amount: int, request: str = "") -> tuple[int, int]:
-    """How a use of ``amount`` more divides into (own, beyond the guarantee)."""
-    own = min(amount, max(0, room(state, cell, tenant, request)))
+def split(
+    state: State,
+    cell: Cell,
+    tenant: str,
+    amount: int,
+    request: str = "",
+    ends_at: int | None = None,
+) -> tuple[int, int]:
+    """How a use of ``amount`` more divides into (own, beyond the guarantee).
+
+    What is kept for a reservation may be used by what is certain to end (``ends_at``) before it,
+    and by a claim, whose devices were promised already.
+    """
+    unused = share_of(state, cell, tenant).unused - claimed(state, cell, tenant, request)
+    if state.reservations and (ends_at is not None or request in state.claims):
+        unused += sum(
+            kept.kept
+            for kept in state.reservations.values()
+            if kept.owed
+            and (kept.tenant, kept.pool, kept.flavor) == (tenant, cell.pool, cell.flavor)
+            and kept.request != request
+            and (request in state.claims or (ends_at or 0) <= kept.starts_at)
+        )
+    own = min(amount, max(0, unused))
     return own, amount - own
 
 
@@ -158,14 +183,18 @@ def coming_back(state: State, cell: Cell, request: str) -> int:
     """What is asked back of a cell's loans for other requests: those claims are counted as used
     already, and the loans they bring back must not be counted against the next owner as well.
     """
-    total = 0
-    for lease_id, claimant in state.claim_of.items():
-        lease = state.leases.get(lease_id)
-        if claimant == request or lease is None:
-            continue
-        if (lease.pool, lease.flavor) == (cell.pool, cell.flavor):
-            total += lease.borrowed
-    return total
+    if cell.coming is None:
+        cell.coming = sum(_loans(state, cell, lease_id) for lease_id in state.claim_of)
+    own = state.claims.get(request)
+    mine = [v for v in own.victims if state.claim_of.get(v) == request] if own is not None else ()
+    return cell.coming - sum(_loans(state, cell, lease_id) for lease_id in mine)
+
+
+def _loans(state: State, cell: Cell, lease_id: str) -> int:
+    lease = state.leases.get(lease_id)
+    if lease is None or (lease.pool, lease.flavor) != (cell.pool, cell.flavor):
+        return 0
+    return lease.borrowed
 
 
 def choose_lenders(

@@ -7,9 +7,8 @@ only where they are certain to end before (EASY backfilling: Lifka 1995; with te
 estimates, so that the time is a bound and not a guess). A renewal that would reach into it is
 refused.
 
-A reservation of a request within its tenant's guarantee (``owed``) binds everybody except work
-whose class a person has approved. One of a request that would borrow never stands in the way of
-a guarantee.
+A reservation binds work of its own class's priority and below. One of a request that would borrow
+never stands in the way of a guarantee.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .checks import Blocked
+from .checks import CEILING, Blocked
 from .events import Reservation
 from .inventory import group_of_pool
 from .leases import Lease, LeasedDevice
@@ -25,7 +24,7 @@ from .placement import Want, node_suits
 from .records import replace
 from .requests import Request
 from .returns import plan_anywhere, plan_node
-from .state import Cell, State
+from .state import Cell, State, gone_by
 from .stock import Stock
 
 
@@ -35,19 +34,6 @@ class Slot:
 
     devices: tuple[LeasedDevice, ...]
     starts_at: int
-
-
-def gone_by(state: State, lease: Lease, now: int) -> int:
-    """When the devices of a lease are free at the latest if nobody renews it."""
-    if lease.state == "stopping" and lease.reclaim is not None:
-        return max(now, lease.reclaim.step_ends_at)
-    if lease.state in ("noticed", "frozen") and lease.reclaim is not None:
-        return min(lease.reclaim.step_ends_at, lease.term_ends_at) + lease.stop_grace
-    if lease.active_at is not None:
-        return max(now, lease.term_ends_at) + lease.stop_grace
-    class_ = state.policy.classes.get(lease.class_)
-    prepare = class_.prepare_within if class_ is not None and lease.state == "granted" else 0
-    return max(now, lease.term_ends_at) + prepare + lease.term + lease.stop_grace
 
 
 def earliest_slot(state: State, request: Request, cell: Cell, now: int) -> Slot | None:
@@ -108,29 +94,39 @@ def reserve(state: State, request: Request, blocked: Blocked, now: int) -> None:
     cell = blocked.cell
     if cell is None or request.id in state.claims:
         return
-    key = (cell.group, cell.flavor)
     mine = state.reservations.get(request.id)
     if mine is None and (
         now - request.submitted_at < state.policy.ordering.reserve_after
-        or any(_key(state, other) == key for other in state.reservations.values())
+        or _somebody_has(state, request, cell, blocked)
     ):
         return
     if mine is not None and mine.starts_at > now and _devices_serve(state, mine):
+        kept = _kept(state, request, mine.devices)
+        if mine.kept != kept:
+            state.emit(
+                now, "reservation.moved", replace(mine, kept=kept), why="its own use changed"
+            )
         return
-    slot = earliest_slot(state, request, cell, now)
+    if blocked.rank == CEILING:
+        slot = _below_ceiling(state, request, cell, now)
+    else:
+        slot = earliest_slot(state, request, cell, now)
     if slot is not None and blocked.shortage:
         slot = _after_loans(state, cell, slot, blocked.shortage, now)
     if slot is None:
         if mine is not None:
             end_reservation(state, request.id, now, "no device of it will come back")
         return
+    devices = tuple((device.uuid, device.share) for device in slot.devices)
     made = Reservation(
         request=request.id,
         tenant=request.tenant,
         gpus=request.ask.gpus,
         pool=cell.pool,
         flavor=cell.flavor,
-        devices=tuple((device.uuid, device.share) for device in slot.devices),
+        priority=state.policy.classes[request.class_].priority,
+        kept=_kept(state, request, devices) if blocked.owed else 0,
+        devices=devices,
         starts_at=slot.starts_at,
         made_at=mine.made_at if mine is not None else now,
         owed=blocked.owed,
@@ -152,6 +148,49 @@ def _after_loans(state: State, cell: Cell, slot: Slot, shortage: int, now: int) 
         shortage -= lease.borrowed
         if shortage <= 0:
             return replace(slot, starts_at=max(slot.starts_at, gone_by(state, lease, now)))
+    return None
+
+
+def _somebody_has(state: State, request: Request, cell: Cell, blocked: Blocked) -> bool:
+    """Whether another reservation stands already: one for devices a stock, one for room below the
+    ceiling a tenant.
+    """
+    for other in state.reservations.values():
+        if blocked.rank == CEILING:
+            where = (other.tenant, other.pool, other.flavor)
+            if where == (request.tenant, cell.pool, cell.flavor):
+                return True
+        elif other.devices and _key(state, other) == (cell.group, cell.flavor):
+            return True
+    return False
+
+
+def _kept(state: State, request: Request, devices: tuple[tuple[str, int], ...]) -> int:
+    """What of the guarantee has to stay unused: the rest is freed by the tenant's own leases."""
+    reserved = {uuid for uuid, _ in devices}
+    own = sum(
+        device.share
+        for lease in state.leases.values()
+        if lease.tenant == request.tenant and not lease.lenders
+        for device in lease.devices
+        if device.uuid in reserved
+    )
+    return max(0, request.ask.gpus - own)
+
+
+def _below_ceiling(state: State, request: Request, cell: Cell, now: int) -> Slot | None:
+    """When the tenant's own leases leave room for a request below its ceiling, by their terms."""
+    quota = state.quotas.get((request.tenant, cell.pool, cell.flavor))
+    own = [
+        state.leases[lease_id]
+        for lease_id in state.by_cell.get((cell.pool, cell.flavor), ())
+        if state.leases[lease_id].tenant == request.tenant
+    ]
+    over = sum(lease.gpus for lease in own) + request.ask.gpus - (quota.most if quota else 0)
+    for lease in sorted(own, key=lambda lease: (gone_by(state, lease, now), lease.id)):
+        over -= lease.gpus
+        if over <= 0:
+            return Slot((), gone_by(state, lease, now))
     return None
 
 

@@ -38,10 +38,11 @@ CellKey = tuple[str, str]
 class Cell:
     """Who uses how much of one flavor in one pool, in milli-GPUs, by tenant.
 
-    ``totals`` are sums over all owners that :mod:`.quota` keeps here until a count changes.
+    ``totals`` are sums over all owners, and ``coming`` what is asked back, that :mod:`.quota`
+    keeps here until a count changes.
     """
 
-    __slots__ = ("borrowed", "flavor", "group", "lent", "pool", "totals", "used")
+    __slots__ = ("borrowed", "coming", "flavor", "group", "lent", "pool", "totals", "used")
 
     def __init__(self, pool: str, flavor: str, group: str) -> None:
         self.pool, self.flavor, self.group = pool, flavor, group
@@ -49,6 +50,7 @@ class Cell:
         self.borrowed: dict[str, int] = {}
         self.lent: dict[str, int] = {}
         self.totals: tuple[int, int, int, int] | None = None
+        self.coming: int | None = None
 
     def copy(self) -> Cell:
         other = Cell(self.pool, self.flavor, self.group)
@@ -58,7 +60,7 @@ class Cell:
         return other
 
     def count(self, lease: Lease, sign: int) -> None:
-        self.totals = None
+        self.totals = self.coming = None
         _add(self.used, lease.tenant, sign * lease.gpus)
         for lender, amount in lease.lenders:
             _add(self.borrowed, lease.tenant, sign * amount)
@@ -187,6 +189,7 @@ class State:
                 self.fence = max(self.fence, record.fence)
                 if record.live:
                     self.leases[record.id] = record
+                    self._count_passes(record)
             elif isinstance(record, PolicyVersion):
                 if record.number >= self.version.number:
                     self.version = record
@@ -225,7 +228,9 @@ class State:
 
     def _index_claim(self, claim: Claim, sign: int) -> None:
         _add(self.claimed, (claim.tenant, claim.pool, claim.flavor), sign * claim.gpus)
-        self.cell(claim.pool, claim.flavor).totals = None
+        _add(self.coming, (claim.tenant, claim.pool, claim.flavor), sign * claim.gpus)
+        cell = self.cell(claim.pool, claim.flavor)
+        cell.totals = cell.coming = None
         for uuid, _ in claim.devices:
             if sign > 0:
                 self.held[uuid] = claim.request
@@ -260,7 +265,7 @@ class State:
     def _index_reservation(self, kept: Reservation, sign: int) -> None:
         """What a guarantee owes to a reservation is as good as used: nobody may borrow it."""
         if kept.owed:
-            _add(self.claimed, (kept.tenant, kept.pool, kept.flavor), sign * kept.gpus)
+            _add(self.claimed, (kept.tenant, kept.pool, kept.flavor), sign * kept.kept)
             self.cell(kept.pool, kept.flavor).totals = None
         for uuid, _ in kept.devices:
             if sign > 0:
@@ -333,13 +338,19 @@ class State:
         else:
             self.leases.pop(new.id, None)
             self.dirty_general = True
+            claimant = self.requests.get(self.claim_of.get(new.id, ""))
+            if claimant is not None and claimant.state == "queued":
+                self.dirty[bucket_key(self.policy, claimant)] = None
         if old is None:
             if new.lenders:
                 self.dirty_loans[self.cell(new.pool, new.flavor).group, new.flavor] = None
-            for passed in new.passed:
-                passes = self.passes.setdefault(passed, {})
-                key = (new.request, new.passed_why)
-                passes[key] = passes.get(key, 0) + 1
+            self._count_passes(new)
+
+    def _count_passes(self, lease: Lease) -> None:
+        for passed in lease.passed:
+            passes = self.passes.setdefault(passed, {})
+            key = (lease.request, lease.passed_why)
+            passes[key] = passes.get(key, 0) + 1
 
     def _change_of_claimed(self, old: Lease, new: Lease) -> None:
         request = self.claim_of.get(new.id)
@@ -460,6 +471,7 @@ class State:
         self.held: dict[str, str] = {}
         self.reserved: dict[str, tuple[str, int]] = {}
         self.claimed: dict[tuple[str, str, str], int] = {}
+        self.coming: dict[tuple[str, str, str], int] = {}
         self.claim_of: dict[str, str] = {}
         self.victim_due: list[tuple[int, str]] = []
         self.recheck_claims: set[str] = set()
@@ -571,6 +583,19 @@ def lease_due(lease: Lease) -> int | None:
     if lease.state in ("noticed", "frozen") and lease.reclaim is not None:
         return min(lease.reclaim.step_ends_at, lease.term_ends_at)
     return None
+
+
+def gone_by(state: State, lease: Lease, now: int) -> int:
+    """When the devices of a lease are free at the latest if nobody renews it."""
+    if lease.state == "stopping" and lease.reclaim is not None:
+        return max(now, lease.reclaim.step_ends_at)
+    if lease.state in ("noticed", "frozen") and lease.reclaim is not None:
+        return min(lease.reclaim.step_ends_at, lease.term_ends_at) + lease.stop_grace
+    if lease.active_at is not None:
+        return max(now, lease.term_ends_at) + lease.stop_grace
+    class_ = state.policy.classes.get(lease.class_)
+    prepare = class_.prepare_within if class_ is not None and lease.state == "granted" else 0
+    return max(now, lease.term_ends_at) + prepare + lease.term + lease.stop_grace
 
 
 def lease_notice(lease: Lease) -> int:
