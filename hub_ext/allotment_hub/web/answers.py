@@ -99,6 +99,14 @@ class RequestView(View):
     start_slot: StartSlot | None = None
 
 
+class PresenceView(View):
+    """What a waiting room that says it is there is told: little, since it says so often."""
+
+    id: str
+    state: RequestState
+    lease: str | None
+
+
 class DeviceShare(View):
     """See the contract."""
 

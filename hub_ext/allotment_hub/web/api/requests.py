@@ -14,7 +14,7 @@ from ...domain.requests import Request
 from ...domain.state import State
 from ...governor.preview import preview as look_ahead
 from ...ledger import IdempotencyKey
-from ..answers import PreviewView, RequestList, RequestView
+from ..answers import PresenceView, PreviewView, RequestList, RequestView
 from ..look import find_request, history_of, in_states, own_request, past_requests, request_shown
 from ..problems import Fault, Problem, bad_input
 from ..routes import Answer, Call, route
@@ -192,7 +192,7 @@ async def claim(call: Call) -> Answer:
 
 
 @route(
-    "POST", "/requests/{id}/presence", who="user", change=False, body=Nothing, answer=RequestView
+    "POST", "/requests/{id}/presence", who="user", change=False, body=Nothing, answer=PresenceView
 )
 async def presence(call: Call) -> Answer:
     """Say that the owner is looking: sent every 20 s by a waiting room that is visible."""
@@ -201,7 +201,8 @@ async def presence(call: Call) -> Answer:
         await call.governor.execute(
             lambda state, now: commands.presence(state, now, found.user, found.id)
         )
-    return await _answer(call, found.id, 200)
+    current = call.governor.state.requests.get(found.id, found)
+    return Answer({"id": current.id, "state": current.state, "lease": current.lease})
 
 
 def _check_live(found: Request) -> None:
