@@ -12,7 +12,8 @@ from . import quota
 from .checks import CEILING, PLACEMENT, Blocked, Fit, check, interruptible_of
 from .events import Claim
 from .leases import UNASSIGNED, Lease
-from .ordering import OrderKey, bucket_order
+from .ordering import OrderKey, bucket_order, decisive
+from .preemption import plan_preemption
 from .records import replace
 from .requests import Reason, Request
 from .reservations import check_reservations, end_reservation, reserve
@@ -101,7 +102,8 @@ def _admit(state: State, now: int) -> None:
         if fresh > key:
             heapq.heappush(heap, (fresh, number, bucket))
             continue
-        if _try(state, bucket, fresh, now) and bucket.entries:
+        first_by = decisive(fresh, heap[0][0]) if heap else ""
+        if _try(state, bucket, fresh, now, first_by) and bucket.entries:
             heapq.heappush(heap, (bucket_order(state, bucket, now), number, bucket))
 
 
@@ -170,14 +172,15 @@ def _could_borrow(state: State, bucket: Bucket, key: tuple[str, str], gpus: int)
     return not beyond or not quota.shortage(state, cell, tenant, own, beyond)
 
 
-def _try(state: State, bucket: Bucket, order: OrderKey, now: int) -> bool:
+def _try(state: State, bucket: Bucket, order: OrderKey, now: int, first_by: str = "") -> bool:
     """Grant the first of a line, or note what blocks it. True when it was granted."""
     request = state.requests[bucket.entries[0][2]]
     if state.claims:
         take_ready_claim(state, [entry[2] for entry in bucket.entries[:CLAIMS_AHEAD]], now)
     result = check(state, request, bucket.cells, now)
     if isinstance(result, Fit):
-        grant(state, request, result, now, passed=_passed(state, bucket, order, result.cell, now))
+        passed = _passed(state, bucket, order, result.cell, now)
+        grant(state, request, result, now, passed=passed, first_by=first_by)
         return True
     bucket.blocked = _ask_back(state, request, result, now)
     bucket.owed = result.owed
@@ -224,17 +227,24 @@ PASSING = frozenset({"Reconciling", "BackendUnreachable"})
 
 
 def _ask_back(state: State, request: Request, blocked: Blocked, now: int) -> Reason:
-    """Keep, make or renew the claim of a request that its guarantee covers, and say its reason."""
+    """Keep, make or renew the claim of a request that its guarantee covers, or whose class may
+    take from lower ones, and say its reason.
+    """
     mine = state.claims.get(request.id)
-    if blocked.owed and blocked.cell is not None:
+    preempts = bool(state.policy.classes[request.class_].preempts) if blocked.cell else False
+    if blocked.cell is not None and (blocked.owed or preempts):
         if mine is not None and claim_holds(state, mine):
             return waiting_for_return(state, request)
-        plan = plan_return(state, request, blocked.cell, blocked.shortage, now)
+        plan = None
+        if blocked.owed:
+            plan = plan_return(state, request, blocked.cell, blocked.shortage, now)
+        if plan is None and preempts:
+            plan = plan_preemption(state, request, blocked.cell, now)
         if plan is not None and plan.victims:
             end_reservation(state, request.id, now, "what it waits for is asked back")
             make_claim(state, request, blocked.cell, plan, now)
             return waiting_for_return(state, request)
-    if mine is not None and not (blocked.reason.code in PASSING and claim_holds(state, mine)):
+    if mine is not None:
         end_claim(state, request.id, now, f"cannot be served now: {blocked.reason.code}")
     return blocked.reason
 
@@ -269,7 +279,12 @@ def _passed(state: State, bucket: Bucket, order: OrderKey, cell: Cell, now: int)
 
 
 def grant(
-    state: State, request: Request, fit: Fit, now: int, passed: tuple[str, ...] = ()
+    state: State,
+    request: Request,
+    fit: Fit,
+    now: int,
+    passed: tuple[str, ...] = (),
+    first_by: str = "",
 ) -> Lease:
     """Turn a fit into a lease. The grant, and what it changes for others, are one batch."""
     class_ = state.policy.classes[request.class_]
@@ -282,7 +297,8 @@ def grant(
     granted = with_state(
         request, "granted", now, lease=lease.id, grants=request.grants + 1, reasons=()
     )
-    state.emit(now, "request.granted", granted, why=fit.rule)
+    why = f"{fit.rule}; first by rule {first_by}" if first_by else fit.rule
+    state.emit(now, "request.granted", granted, why=why)
     end_claim(state, request.id, now, "granted")
     end_reservation(state, request.id, now, "granted")
     if quota.spare(state, fit.cell, request.tenant) < 0:
@@ -455,7 +471,8 @@ def claim_holds(state: State, claim: Claim) -> bool:
         if lease is None:
             continue
         waiting = True
-        if not ends_anyway(lease) and not lease.lenders:
+        # Guaranteed leases are taken only of the claimant's own tenant: a higher class of it.
+        if not ends_anyway(lease) and not lease.lenders and lease.tenant != claim.tenant:
             return False
     for uuid, _ in claim.devices:
         place = state.places.get(uuid)

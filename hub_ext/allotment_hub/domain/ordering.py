@@ -22,6 +22,18 @@ RULES = (
 OrderKey = tuple[int, int, int, int]
 
 
+def decisive(first: OrderKey, second: OrderKey) -> str:
+    """The numbered rule that puts one request before another.
+
+    >>> decisive((-100, 0, 5, 1), (-100, 0, 7, 2))
+    '3 time of the request'
+    """
+    for rule, mine, other in zip(RULES, first, second, strict=True):
+        if mine != other:
+            return rule
+    return RULES[-1]
+
+
 def priority(state: State, request: Request, now: int) -> int:
     """Points of rule 1: higher goes first."""
     class_ = state.policy.classes.get(request.class_)

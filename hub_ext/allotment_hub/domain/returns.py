@@ -91,7 +91,7 @@ def plan_return(state: State, request: Request, cell: Cell, shortage: int, now: 
         return None
     # Devices come back at different times; a reservation of somebody else is kept throughout.
     want = Want(request.ask, request.id, max(ends_by(lease, now) for lease in offered), owed=True)
-    placed = _plan_devices(state, stock, want, offered, now)
+    placed = plan_devices(state, stock, want, offered, now)
     if placed is None:
         return None
     victims = _cover_shortage(cell, placed[0], offered, shortage)
@@ -122,9 +122,10 @@ def _cover_shortage(
     return chosen if missing <= 0 else None
 
 
-def _plan_devices(
+def plan_devices(
     state: State, stock: Stock, want: Want, offered: Sequence[Lease], now: int
 ) -> tuple[list[Lease], list[LeasedDevice]] | None:
+    """The cheapest of the offered leases whose end makes room for a shape, and the room."""
     by_node: dict[str, list[Lease]] = {}
     for lease in offered:
         for node in lease.nodes:
@@ -327,7 +328,7 @@ def _name_demand(state: State, claim: Claim, now: int) -> None:
     """Let the leases of a claim name the request that they now go back for."""
     for lease_id in claim.victims:
         lease = state.leases.get(lease_id)
-        if lease is None or lease.reclaim is None or lease.reclaim.trigger != "return":
+        if lease is None or lease.reclaim is None or lease.reclaim.for_request is None:
             continue
         reclaim = replace(lease.reclaim, for_request=claim.request)
         state.emit(now, "lease.demand_changed", replace(lease, reclaim=reclaim))
@@ -340,17 +341,24 @@ def claims_due(state: State) -> int | None:
 
 def _notice(state: State, lease: Lease, claim: Claim, now: int) -> None:
     ends = min(now + lease.notice, max(now, lease.term_ends_at))
-    lenders = ", ".join(name for name, _ in lease.lenders)
+    returned = bool(lease.lenders) and lease.tenant != claim.tenant
+    if returned:
+        lenders = ", ".join(name for name, _ in lease.lenders)
+        why = f"{claim.tenant} asks for its guarantee"
+        evidence: tuple[str, ...] = (why, f"borrowed from {lenders}")
+    else:
+        why = f"work of a higher class of {claim.tenant} needs the devices"
+        evidence = (why,)
     reclaim = Reclaim(
-        trigger="return",
+        trigger="return" if returned else "preemption",
         step="notice",
         step_ends_at=ends,
         started_at=now,
-        evidence=(f"{claim.tenant} asks for its guarantee", f"borrowed from {lenders}"),
+        evidence=evidence,
         for_request=claim.request,
     )
     noticed = replace(lease, state="noticed", state_since=now, reclaim=reclaim)
-    state.emit(now, "lease.noticed", noticed, why=f"return: {claim.tenant} asks for its guarantee")
+    state.emit(now, "lease.noticed", noticed, why=f"{reclaim.trigger}: {why}")
 
 
 def end_claim(state: State, request_id: str, now: int, why: str) -> None:
@@ -367,7 +375,7 @@ def _undo(state: State, victims: set[str], request_id: str, now: int) -> None:
         lease = state.leases.get(lease_id)
         if lease is None or lease.state not in ("noticed", "frozen") or lease.reclaim is None:
             continue
-        if lease.reclaim.trigger == "return" and lease.reclaim.for_request == request_id:
+        if lease.reclaim.for_request == request_id:
             undo(state, lease, now, "the demand behind the return is gone")
 
 

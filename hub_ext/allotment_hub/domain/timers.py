@@ -41,10 +41,12 @@ def _lease_due(state: State, lease: Lease, now: int) -> None:
 def still_asked(state: State, lease: Lease) -> bool:
     """Whether the trigger of a reclaim holds: looked at right before it acts."""
     reclaim = lease.reclaim
-    if reclaim is None or reclaim.trigger != "return":
+    if reclaim is None or reclaim.trigger not in ("return", "preemption"):
         return True
     claim = state.claims.get(reclaim.for_request or "")
-    return claim is not None and lease.id in claim.victims and bool(lease.lenders)
+    if claim is None or lease.id not in claim.victims:
+        return False
+    return bool(lease.lenders) or reclaim.trigger == "preemption"
 
 
 def undo(state: State, lease: Lease, now: int, why: str) -> None:
