@@ -244,7 +244,7 @@ def _ask_back(state: State, request: Request, blocked: Blocked, now: int) -> Rea
             end_reservation(state, request.id, now, "what it waits for is asked back")
             make_claim(state, request, blocked.cell, plan, now)
             return waiting_for_return(state, request)
-    if mine is not None:
+    if mine is not None and not (blocked.reason.code in PASSING and claim_holds(state, mine)):
         end_claim(state, request.id, now, f"cannot be served now: {blocked.reason.code}")
     return blocked.reason
 
