@@ -161,9 +161,9 @@ export async function a_held_grant_starts_when_its_owner_comes({ open, host }) {
 }
 
 export async function a_parked_place_is_rejoined({ open, host, shot }) {
-  const policy = await host('call', 'root', 'GET', 'policy');
-  const text = policy.text.replace('claim_window: 10m', 'claim_window: 1s');
-  await host('call', 'root', 'PUT', 'policy', { text });
+  const { policy } = await host('call', 'root', 'GET', 'policy');
+  policy.classes.notebook.claim_window = '1s';
+  await host('call', 'root', 'PUT', 'policy', { text: JSON.stringify(policy) });
   await full(host);
   const asked = await host('ask', 'ann', { gpus: 2, flavor: A100 });
   await host('kill');

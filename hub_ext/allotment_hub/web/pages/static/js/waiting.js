@@ -220,9 +220,11 @@ function placeText(request) {
 // What a forecast rests on, as the governor words it.
 const BASES = [
   N_('the devices asked back return by then'),
+  N_('devices are kept for it until then'),
+  N_('the terms of the leases in front'),
   N_('the term of the lease that ends next'),
-  N_('the devices are free now'),
-  N_('now')
+  N_('how long leases like those in front really last'),
+  N_('the longest terms of all in front')
 ];
 
 function startBlock(request) {
@@ -236,7 +238,9 @@ function startBlock(request) {
   }
   const certain = !expected || expected === latest;
   const left = millisecondsTo(expected ?? latest);
-  const resting = BASES.includes(basis) ? _(basis) : basis;
+  const resting = basis
+    ? _('this rests on: {basis}', { basis: BASES.includes(basis) ? _(basis) : basis })
+    : null;
   return h(
     'div',
     { class: 'al-eta' },
