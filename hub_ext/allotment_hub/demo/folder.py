@@ -110,9 +110,12 @@ def write_files(setup: Setup) -> None:
     _write_json(folder / "jupyter" / "jupyter_server_config.json", {
         "ServerApp": {"jpserver_extensions": {"jupyter_lsp": False, "notebook_shim": False}},
     })  # fmt: skip
-    # JupyterLab asks at each first start whether it may fetch news.
+    # JupyterLab asks at each first start whether it may fetch news; language servers are off above.
     _write_json(folder / "jupyter" / "labconfig" / "page_config.json", {
-        "disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True},
+        "disabledExtensions": {
+            "@jupyterlab/apputils-extension:announcements": True,
+            "@jupyterlab/lsp-extension": True,
+        },
     })  # fmt: skip
     for name in (*PEOPLE, ADMIN):
         _write_json(folder / "homes" / name / "which-gpus.ipynb", NOTEBOOK)
