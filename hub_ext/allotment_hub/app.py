@@ -26,6 +26,7 @@ from .domain.amounts import AmountError, parse_duration
 from .domain.inventory import Node
 from .governor.actor import Pace
 from .governor.life import FirstPolicy, Parts
+from .governor.ports import SESSIONS
 from .governor.service import Service
 from .inventory import DeclaredInventory, Inventory, NvmlInventory
 from .ledger import Ledger, RevisionMismatch
@@ -207,12 +208,14 @@ class GovernorApp(Application):
     def make_service(self, authenticator: Authenticator) -> Service:
         """The governor's life with everything it acts through."""
         runtime: HubServers | StandaloneServers
+        kinds = SESSIONS
         if isinstance(authenticator, TokenFileAuthenticator):
             runtime = StandaloneServers(
                 start_after_ms=self.duration("start_after"),
                 stop_after_ms=self.duration("stop_after"),
                 groups_of=authenticator.groups,
             )
+            kinds = frozenset({"session", "job", "service"})
         else:
             runtime = HubServers(
                 self.environ["JUPYTERHUB_API_URL"], self.environ["JUPYTERHUB_API_TOKEN"]
@@ -221,6 +224,7 @@ class GovernorApp(Application):
             Parts(
                 open_ledger=self.open_ledger,
                 runtime=runtime,
+                kinds=kinds,
                 make_inventory=self.make_inventory,
                 read_policy=self.read_policy,
                 pace=Pace(starts=self.parallel_starts, stops=self.parallel_stops),
@@ -337,6 +341,7 @@ class GovernorApp(Application):
             task.cancel()
         await asyncio.wait(work, timeout=1)
         await asyncio.wait_for(server.close_all_connections(), 1)
+        site.service.close_runtime()
         return 0 if ended else 1
 
     async def _bind(self, host: str, port: int) -> list[socket.socket]:

@@ -208,3 +208,24 @@ async def test_what_counts_as_a_missing_server(
         seen = [Server(user="ann", server="", state=state, lease=mark)] if state != "absent" else []
         drift = compare(world.state, seen, 0)
         assert drift.missing == ((held.id,) if found else ())
+
+
+async def test_a_job_is_run_beside_its_users_session_and_given_back(tmp_path: Path) -> None:
+    async with governed(tmp_path) as world:
+        session = await world.submit("ann", 1)
+        job = await world.submit("ann", 1, kind="job")
+        await world.active(session["id"])
+        lease = await world.active(job["id"])
+        assert ("ann", job["id"]) in world.runtime.rows
+        await world.call("ann", "POST", f"/leases/{lease.id}/release", {})
+        await gone(world, lease.id)
+        assert world.state.requests[session["id"]].state == "granted"
+
+
+async def test_what_nothing_here_runs_is_refused_in_words(tmp_path: Path) -> None:
+    async with governed(tmp_path, kinds=frozenset({"session"})) as world:
+        answer = await world.client("ann").post("api/v1/requests", json={"gpus": 1, "kind": "job"})
+        assert answer.status_code == 400
+        assert answer.json()["errors"] == [
+            {"path": "kind", "message": "nothing here runs a job; there is: session"}
+        ]

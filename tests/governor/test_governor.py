@@ -123,6 +123,17 @@ async def test_a_fault_in_the_middle_of_a_change_ends_the_governor() -> None:
         await governor.execute(ask("r2"))
 
 
+async def test_a_fault_before_any_change_is_of_that_call_alone() -> None:
+    governor, _, _ = await made()
+
+    def broken(_state: State, _now: int) -> None:
+        raise TypeError("a fault of the program")
+
+    with pytest.raises(TypeError):
+        await governor.execute(broken)
+    assert (await governor.execute(ask("r2"))).id == "r2"
+
+
 async def test_a_caller_that_goes_away_takes_nothing_back() -> None:
     governor, journal, _ = await made()
     journal.open.clear()

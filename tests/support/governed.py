@@ -198,6 +198,7 @@ async def governed(
     runtime: StandaloneServers | None = None,
     pause: Any = quick,
     pages: Any = (),
+    kinds: frozenset[str] = frozenset({"session", "job", "service"}),
     **site_settings: Any,
 ) -> AsyncIterator[World]:
     """Run a governor on a free port until the block ends."""
@@ -219,6 +220,7 @@ async def governed(
         Parts(
             open_ledger=lambda: Ledger.open(address),
             runtime=runtime,
+            kinds=kinds,
             make_inventory=make_inventory,
             read_policy=lambda: first,
             clock=clock,

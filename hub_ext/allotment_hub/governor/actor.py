@@ -24,7 +24,7 @@ from ..gateapi import LEASE_OPTION, OPTION
 from ..runtime.errors import Busy, Refused, RuntimeFault, Unreachable
 from .backend import Backend
 from .governor import Governor, NotDeciding
-from .ports import Pause, Runtime, Sighting
+from .ports import SESSIONS, Pause, Runtime, Sighting, server_of
 
 log = logging.getLogger("allotment.governor")
 
@@ -88,6 +88,8 @@ class Actor:
     runtime : Runtime
     backend : Backend
         Counts which calls were answered.
+    kinds : frozenset of str
+        The work that the runtime runs; leases of other work are left alone.
     pace : Pace
     pause : callable
         Waits milliseconds.
@@ -99,9 +101,11 @@ class Actor:
         runtime: Runtime,
         backend: Backend,
         *,
+        kinds: frozenset[str] = SESSIONS,
         pace: Pace = PACE,
         pause: Pause = pause,
     ) -> None:
+        self._kinds = kinds
         self._governor = governor
         self._runtime = runtime
         self._backend = backend
@@ -140,7 +144,7 @@ class Actor:
         self._to_start.pop(lease.id, None)
         self._to_stop.pop(lease.id, None)
         self._preparing.discard(lease.id)
-        if lease.kind != "session":
+        if lease.kind not in self._kinds:
             return
         if lease.state == "granted" and lease.held_until is None:
             self._to_start[lease.id] = lease.fence
@@ -230,7 +234,7 @@ class Actor:
                 if not await self._entitled(lease):
                     await self._withdraw(lease)
                     return
-                await self._runtime.start(lease.user, lease.server or "", self._options(lease))
+                await self._runtime.start(lease.user, server_of(lease), self._options(lease))
             except Unreachable as error:
                 await self._backend.failed(error)
                 await self._pause(retry)
@@ -285,7 +289,7 @@ class Actor:
                 return
             look = min(look * 2, self._pace.last_look)
             try:
-                seen = await self._runtime.look(lease.user, lease.server or "")
+                seen = await self._runtime.look(lease.user, server_of(lease))
             except RuntimeFault:
                 continue
             if not self._ours(seen, lease):
@@ -311,7 +315,7 @@ class Actor:
                     await self._tell(lease_id, commands.gone, "the server is not there any more")
                     return
                 if not self._replaced(lease):
-                    await self._runtime.stop(lease.user, lease.server or "")
+                    await self._runtime.stop(lease.user, server_of(lease))
                 await self._backend.answered()
                 if await self._await_absence(lease_id):
                     return
@@ -343,7 +347,7 @@ class Actor:
         for again in (False, True):
             if again:
                 await self._pause(self._pace.agree_after)
-            seen = await self._runtime.look(lease.user, lease.server or "")
+            seen = await self._runtime.look(lease.user, server_of(lease))
             if seen.state == "unknown" or self._ours(seen, lease):
                 return False
         return True

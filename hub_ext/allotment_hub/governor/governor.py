@@ -88,15 +88,23 @@ class Governor:
         """
         self._check_deciding()
         refusal: Refusal | None = None
+        broken = False
         now = self.clock.now_ms()
         try:
             try:
                 result = command(self.state, now)
             except Refusal as error:
                 refusal = error
+            except Exception:
+                if self.state.journal:
+                    raise
+                # Nothing was changed yet: a fault, but of this one call.
+                broken = True
+                raise
             decide(self.state, now)
         except BaseException as error:
-            self._fail(error)
+            if not broken:
+                self._fail(error)
             raise
         await self._commit(self.state.take_journal(), {} if refusal else with_commit)
         if refusal is not None:

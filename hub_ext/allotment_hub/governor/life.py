@@ -19,7 +19,7 @@ from .backend import Backend
 from .feed import Feed
 from .foresight import Foresight
 from .governor import Governor
-from .ports import Pause, Runtime
+from .ports import SESSIONS, Pause, Runtime
 from .publish import Publisher
 from .reconcile import Reconciler
 
@@ -50,6 +50,8 @@ class Parts:
         none: then the ledger's policy holds.
     clock : Clock or None
         None takes the machine's, tied to the ledger's timeline.
+    kinds : frozenset of str
+        The work that the runtime runs; other work is refused.
     """
 
     open_ledger: Callable[[], Ledger]
@@ -57,6 +59,7 @@ class Parts:
     make_inventory: Callable[[Clock, tuple[Node, ...]], Inventory]
     read_policy: Callable[[], FirstPolicy | None] = lambda: None
     clock: Clock | None = None
+    kinds: frozenset[str] = SESSIONS
     pace: Pace = field(default_factory=Pace)
     pause: Pause = pause
 
@@ -75,11 +78,13 @@ class Life:
         self.backend = Backend(self.governor)
         self.inventory = parts.make_inventory(clock, tuple(state.nodes.values()))
         self.reconciler = Reconciler(
-            self.governor, parts.runtime, self.backend, pace=parts.pace, pause=parts.pause
-        )
+            self.governor, parts.runtime, self.backend,
+            kinds=parts.kinds, pace=parts.pace, pause=parts.pause,
+        )  # fmt: skip
         self.actor = Actor(
-            self.governor, parts.runtime, self.backend, pace=parts.pace, pause=parts.pause
-        )
+            self.governor, parts.runtime, self.backend,
+            kinds=parts.kinds, pace=parts.pace, pause=parts.pause,
+        )  # fmt: skip
         self.governor.watch(self.publisher.committed)
         self.tasks: list[asyncio.Task[None]] = []
 

@@ -6,9 +6,23 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..domain.inventory import Node
+from ..domain.leases import Lease
 
 Pause = Callable[[int], Awaitable[None]]
 """Waits so many milliseconds. Injected, so that no test has to."""
+
+
+SESSIONS = frozenset({"session"})
+"""The kinds of work that a runtime of the hub's servers runs."""
+
+
+def server_of(lease: Lease) -> str:
+    """The name under which the runtime knows the work of a lease: of a session its server, of
+    other work its request.
+    """
+    if lease.kind == "session":
+        return lease.server or ""
+    return lease.server or lease.request
 
 
 class Sighting(Protocol):

@@ -20,7 +20,7 @@ from ..runtime.errors import RuntimeFault, Unreachable
 from .actor import PACE, Pace, pause
 from .backend import Backend
 from .governor import Governor, NotDeciding
-from .ports import Pause, Runtime, Sighting
+from .ports import SESSIONS, Pause, Runtime, Sighting, server_of
 
 log = logging.getLogger("allotment.governor")
 
@@ -29,6 +29,7 @@ RECONCILING = "reconciling"
 
 EVERY_MS = 60_000
 WHILE_UNREACHABLE_MS = 5_000
+LONGEST_FIRST_MS = 3_000
 WITH_SERVER = ("preparing", "active", "noticed", "frozen", "stopping")
 
 Key = tuple[str, str]
@@ -55,14 +56,16 @@ class Drift:
     unmanaged: tuple[Unmanaged, ...] = ()
 
 
-def compare(state: State, seen: Sequence[Sighting], now: int) -> Drift:
+def compare(
+    state: State, seen: Sequence[Sighting], now: int, kinds: frozenset[str] = SESSIONS
+) -> Drift:
     """Where the leases and what runs differ. A lease that is only granted needs no server yet."""
     by_key: dict[Key, Sighting] = {(s.user, s.server): s for s in seen}
     missing, ready = [], []
     for lease in state.leases.values():
-        if lease.kind != "session":
+        if lease.kind not in kinds:
             continue
-        server = by_key.get((lease.user, lease.server or ""))
+        server = by_key.get((lease.user, server_of(lease)))
         if lease.state == "granted":
             if server is not None and server.lease == lease.id and server.state == "ready":
                 ready.append(lease.id)
@@ -102,9 +105,11 @@ class Reconciler:
         runtime: Runtime,
         backend: Backend,
         *,
+        kinds: frozenset[str] = SESSIONS,
         pace: Pace = PACE,
         pause: Pause = pause,
     ) -> None:
+        self._kinds = kinds
         self._governor = governor
         self._runtime = runtime
         self._backend = backend
@@ -127,7 +132,8 @@ class Reconciler:
         retry = self._pace.first_retry
         while not await self.round("ended while the governor or the hub was down"):
             await self._pause(retry)
-            retry = min(retry * 2, self._pace.last_retry)
+            # A hub starts its services before it answers itself: it will be there any moment.
+            retry = min(retry * 2, self._pace.last_retry, LONGEST_FIRST_MS)
         await self._switch(False, "")
 
     def go_on(self) -> None:
@@ -165,7 +171,8 @@ class Reconciler:
             await self._backend.failed(error)
             return False
         await self._backend.answered()
-        drift = compare(self._governor.state, seen, self._governor.clock.now_ms())
+        now = self._governor.clock.now_ms()
+        drift = compare(self._governor.state, seen, now, self._kinds)
         self.unmanaged = drift.unmanaged
         self._report(drift)
         for lease_id in drift.ready:
@@ -207,7 +214,7 @@ class Reconciler:
 
     async def _absent(self, lease: Lease) -> bool:
         try:
-            seen = await self._runtime.look(lease.user, lease.server or "")
+            seen = await self._runtime.look(lease.user, server_of(lease))
         except RuntimeFault:
             return False
         if seen.state == "unknown":

@@ -25,6 +25,7 @@ from .archive import Archive
 from .feed import encode
 from .governor import Governor, NotDeciding
 from .life import Life, Parts
+from .ports import server_of
 from .reconcile import Unmanaged
 
 log = logging.getLogger("allotment.governor")
@@ -265,12 +266,23 @@ class Service(Archive):
             self.life.governor.closing = True
         self._say("stopping")
 
+    def close_runtime(self) -> None:
+        """Close the connections to what runs the work, where it has any."""
+        close = getattr(self._parts.runtime, "close", None)
+        if close is not None:
+            close()
+
     # -- what the web asks -------------------------------------------------------------------
 
     @property
     def governor(self) -> Governor | None:
         """The governor while there is one."""
         return None if self.life is None else self.life.governor
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of work that can be asked for."""
+        return self._parts.kinds
 
     @property
     def ready(self) -> bool:
@@ -294,7 +306,8 @@ class Service(Archive):
         """The id of the youngest live lease of a server."""
         if self.life is None:
             return None
-        rows = list(self.life.governor.state.leases_of(user, server))
+        leases = self.life.governor.state.leases.values()
+        rows = [row for row in leases if row.user == user and server_of(row) == server]
         return max(rows, key=lambda row: row.fence).id if rows else None
 
     def may_start(self, lease_id: str) -> bool:

@@ -92,7 +92,14 @@ class BaseHandler(RequestHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answer with a problem, whatever went wrong."""
         error = (kwargs.get("exc_info") or (None, None, None))[1]
-        self.show_problem(problem_of(error, status_code))
+        problem = problem_of(error, status_code)
+        if problem.status in (403, 404) and self.identity is not None and self.identity.bound:
+            # What runs in a server tried what is not its business: worth a look by a person.
+            log.warning(
+                "the server %r of %r was refused %s %s (%d)", self.identity.server,
+                self.identity.name, self.request.method, self.request.path[:200], problem.status,
+            )  # fmt: skip
+        self.show_problem(problem)
 
     def show_problem(self, problem: Problem) -> None:
         """Write a problem as the whole answer."""

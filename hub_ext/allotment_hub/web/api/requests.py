@@ -56,6 +56,9 @@ def _fingerprint(body: NewRequest) -> str:
 async def submit(call: Call) -> Answer:
     """Ask for devices. With an ``Idempotency-Key`` a repeated call is the same request."""
     body: NewRequest = call.body
+    if body.kind not in call.site.service.kinds:
+        kinds = ", ".join(sorted(call.site.service.kinds))
+        raise bad_input([Fault("kind", f"nothing here runs a {body.kind}; there is: {kinds}")])
     key = _idempotency_key(call)
     if key is None:
         return await _submit(call, body, None)
