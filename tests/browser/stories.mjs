@@ -56,7 +56,7 @@ export async function who_must_wait_sees_place_and_reason_and_takes_an_alternati
   await seen(place(page), '1');
   await seen(place(page), 'of 1 in line');
   await seen(page.locator('.al-reason'), 'GPUs that your team has lent were asked back: 4 from nlp.');
-  await seen(page.locator('.al-eta'), 'starts at the latest at');
+  await seen(page.locator('.al-eta'), /starts at (about|the latest)/);
   await seen(page.locator('.al-history'), 'in line');
   await shot(page, 'waiting-room');
   await page.getByRole('button', { name: 'Take this instead: 2 × L40S on one node' }).click();

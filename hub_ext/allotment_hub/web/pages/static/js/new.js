@@ -514,11 +514,13 @@ function wouldWait(answer) {
       {},
       expected
         ? [
-            _('Starts at about'),
+            latest === expected ? _('Starts at the latest at') : _('Starts at about'),
             ' ',
             h('b', {}, timeElement(expected)),
             left > 0 ? ` (${_('in {span}', { span: spanText(left) })})` : '',
-            latest ? `, ${_('at the latest {at:time}', { at: latest })}` : ''
+            latest && latest !== expected
+              ? `, ${_('at the latest {at:time}', { at: latest })}`
+              : ''
           ]
         : _('When it starts is not known yet.')
     ),
