@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from pathlib import Path
 
 import pytest
@@ -192,3 +192,10 @@ def test_versions_agree() -> None:
 
 def test_continuous_integration_runs_the_documented_command() -> None:
     assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_every_command_and_spawner_name_leads_to_something() -> None:
+    points = distribution("jupyter-allotment").entry_points
+    assert {point.name for point in points} >= {"allotment", "allotment-hub", "governed-local"}
+    for point in points:
+        assert callable(point.load()), point
