@@ -13,7 +13,6 @@ from allotment_hub.simulate.player import Player
 from allotment_hub.simulate.scenario import Scenario
 from allotment_hub.simulate.store import Store
 from allotment_hub.views.frame import viewer_of
-from allotment_hub.views.requests import reason_view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +27,9 @@ class Told:
     rule: str = ""
     until: str | None = None
     position: int | None = None
+    helps: tuple[str, ...] = ()
+    expected: int | None = None
+    latest: int | None = None
 
 
 class Observer(Player):
@@ -52,8 +54,20 @@ class Observer(Player):
 
     def _look_at(self, request_id: str) -> None:
         found = explain(self.state, self.state.requests[request_id], self.now, helps=False)
-        shown = reason_view(self.frame(), found.reasons[0]) if found.reasons else {}
-        told = Told(
+        first = found.reasons[0] if found.reasons else None
+        key = (first.code, first.rule, found.position) if first is not None else ()
+        if self._last.get(request_id) != key:
+            self._last[request_id] = key
+            self.told.append(self._told(request_id))
+
+    def _told(self, request_id: str) -> Told:
+        """Everything that the waiting room would say now."""
+        outlook = self.outlook(self.state.requests[request_id])
+        request = views.request_view(
+            self.frame(), self.state.requests[request_id], outlook=outlook
+        )
+        shown = request["reasons"][0] if request["reasons"] else {"helps": []}
+        return Told(
             at=self.now,
             request=request_id,
             code=shown.get("code", ""),
@@ -61,12 +75,11 @@ class Observer(Player):
             text=shown.get("text", ""),
             rule=shown.get("rule", ""),
             until=shown.get("until"),
-            position=found.position,
+            position=request["position"],
+            helps=tuple(one["text"] for one in shown["helps"]),
+            expected=outlook.expected_start,
+            latest=outlook.latest_start,
         )
-        key = (told.code, told.rule, told.position)
-        if self._last.get(request_id) != key:
-            self._last[request_id] = key
-            self.told.append(told)
 
     def seen_by(self, user: str) -> dict[str, Any]:
         """What a person sees of the pool and of its own, in the shape of REST."""

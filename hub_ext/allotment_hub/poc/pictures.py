@@ -7,6 +7,7 @@ from html import escape
 
 from .records import Bar, Records, subject
 from .running import span
+from .words import plain
 
 WIDTH, LEFT, RIGHT = 960, 112, 12
 ROW, GAP, TOP, AXIS = 20, 4, 8, 26
@@ -88,8 +89,8 @@ class _Drawing:
             style, f"t{self.colour[bar.tenant]}" if bar.tenant in self.colour else "none",
             bar.kind.replace("out of service", "out") if style == "hold" else "",
         ]).strip()  # fmt: skip
-        text = bar.label if style == "hold" else bar.kind
-        what = f"{bar.label}: {bar.kind}, {self._when(bar)}"
+        text = bar.label if style == "hold" else plain(bar.kind)
+        what = f"{bar.label}: {plain(bar.kind)}, {self._when(bar)}"
         label = ""
         if width > max(NARROW, 6.6 * len(text) + 8):
             label = f'<text class="inside" x="{x + 5:.1f}" y="{y + 14}">{escape(text)}</text>'
@@ -122,7 +123,7 @@ def legend(teams: Sequence[str]) -> str:
     keys = [(f"t{n % 6} active", name) for n, name in enumerate(teams)]
     keys += [
         ("t0 active borrowed", "borrowed (broken edge)"), ("t0 preparing", "being prepared"),
-        ("t0 noticed", "asked back (amber edge)"), ("t0 stopping", "stopping"),
+        ("t0 noticed", "was given notice (amber edge)"), ("t0 stopping", "stopping"),
         ("none out", "out of service"),
     ]  # fmt: skip
     shown = [

@@ -11,10 +11,11 @@ from typing import Any
 
 from .catalogue import PARTS, kit
 from .json_report import as_json
+from .observing import Told
 from .pictures import legend, timeline
 from .records import Records
 from .running import Result, Verdict, span
-from .words import asked, basis, change, saying
+from .words import STATES, asked, basis, change, saying
 
 CHIPS = {
     "passed": "good", "failed": "bad", "not yet": "open", "not needed": "quiet", "not run": "quiet",
@@ -97,6 +98,8 @@ def _head(verdict: Verdict) -> str:
 def _reading(verdict: Verdict) -> str:
     records = next((r.records for r in verdict.results if r.records is not None), None)
     teams = list(records.versions[0].policy.tenants) if records and records.versions else []
+    if not teams:
+        return _reading_live()
     return (
         "<h2>How to read this</h2>"
         "<p>Everything below was played on a made-up pool by the very functions that decide in a "
@@ -117,7 +120,17 @@ def _reading(verdict: Verdict) -> str:
         "passed.</dd></dl>"
         "<p>In the pictures time runs to the right. Each row is one GPU (machine/number) and "
         "shows who held it; below come those who waited, with the reason that they were "
-        "given.</p>" + legend(teams)
+        "given. Each case begins at midnight, so that 01:07 UTC in a sentence is 1 h 07 in a "
+        "picture.</p>" + legend(teams)
+    )
+
+
+def _reading_live() -> str:
+    return (
+        "<h2>How to read this</h2><p>Everything below was asked of a running governor over its "
+        "REST interface, with one person's token. What would disturb the work of others, or needs "
+        "several people, was not run; it is shown by the same command without --live, on a "
+        "made-up pool.</p>"
     )
 
 
@@ -192,13 +205,10 @@ def _played(result: Result, records: Records) -> str:
     parts = [f'<div class="scroll">{timeline(records, result.item.title)}</div>']
     parts.append("<h4>Requests</h4>" + _requests(records))
     if result.told:
-        rows = [
-            (span(t.at - result.base), escape(t.request), str(t.position or "–"), escape(t.text))
-            for t in result.told
-        ]
+        rows = [_told_row(told, result.base) for told in result.told]
         parts.append(
             "<h4>What those who waited were told</h4>"
-            + _table(("at", "request", "place", "reason"), rows)
+            + _table(("at", "request", "place", "reason", "expected", "at the latest"), rows)
         )
     if result.looks:
         seen = [
@@ -208,6 +218,15 @@ def _played(result: Result, records: Records) -> str:
         ]  # fmt: skip
         parts.append("<h4>What was seen</h4>" + _table(("who", "question", "", "found"), seen))
     return "".join([*parts, _details(result, records)])
+
+
+def _told_row(told: Told, base: int) -> tuple[str, ...]:
+    helps = f'<br><span class="soft">Would start now: {escape(", or ".join(told.helps))}.</span>'
+    return (
+        span(told.at - base), escape(told.request), str(told.position or "–"),
+        escape(told.text) + (helps if told.helps else ""),
+        *(span(at - base) if at is not None else "not known" for at in (told.expected, told.latest)),
+    )  # fmt: skip
 
 
 def _requests(records: Records) -> str:
@@ -220,7 +239,8 @@ def _requests(records: Records) -> str:
             escape(request.id), escape(f"{request.user}, {request.class_}"), escape(queue),
             escape(asked(request.ask)), span(request.asked_at - records.begins),
             span(waited) if waited else "at once",
-            "<br>".join(escape(basis(l)) for l in leases) or "no GPUs", request.state,
+            "<br>".join(dict.fromkeys(escape(basis(l)) for l in leases)) or "no GPUs",
+            STATES[request.state],
         ))  # fmt: skip
     head = ("request", "who, class", "queue", "asked for", "at", "waited", "basis", "at the end")
     return _table(head, rows)
@@ -262,10 +282,18 @@ def _list(lines: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
+SHORT = 14
+"""Characters up to which a cell is kept on one line."""
+
+
+def _cell(cell: str) -> str:
+    return f'<td class="n">{cell}</td>' if len(cell) <= SHORT else f"<td>{cell}</td>"
+
+
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Cells are HTML already."""
     first = "".join(f"<th>{escape(name)}</th>" for name in head)
     body = "".join(
-        "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows
+        "<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows
     )
     return f'<div class="scroll"><table><tr>{first}</tr>{body}</table></div>'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from allotment_hub.domain.amounts import show_gpus
 from allotment_hub.domain.events import Claim, Event, Reservation
 from allotment_hub.domain.leases import Lease
@@ -27,6 +29,21 @@ WHAT = {
     "node.added": "is in service", "node.changed": "has changed", "device.changed": "has changed",
 }  # fmt: skip
 """What each event says of its subject."""
+
+
+STATES = {
+    "queued": "waits", "parked": "set aside", "granted": "has its GPUs", "done": "done",
+    "cancelled": "left the line", "rejected": "refused", "expired": "waited too long",
+}  # fmt: skip
+
+
+def plain(code: str) -> str:
+    """A reason's code as words.
+
+    >>> plain("NothingToBorrow"), plain("parked")
+    ('nothing to borrow', 'parked')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", code).lower()
 
 
 def gpus(milli: int) -> str:
