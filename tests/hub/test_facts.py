@@ -17,21 +17,16 @@ from allotment_hub.runtime.servers import HubServers
 from tests.hub.conftest import ENVS, MakeHub
 from tests.support.gatepeer import GatePeer
 from tests.support.hub import RealHub
-from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.hub, pytest.mark.slow, pytest.mark.timeout(200)]
 
 ONE = {"allotment": {"gpus": 1}}
-TINY = str(ROOT / "tests" / "support" / "tiny_server.py")
-EXTRA = f"""
-import sys
-c.Spawner.cmd = [sys.executable, {TINY!r}]
-c.Spawner.args = []
+EXTRA = """
 c.JupyterHub.api_page_default_limit = 1
 c.JupyterHub.api_page_max_limit = 1
 
 def args(spawner):
-    spawner.args = (spawner.user_options or {{}}).get("args", [])
+    spawner.args = (spawner.user_options or {}).get("args", [])
 c.Spawner.pre_spawn_hook = args
 """
 
@@ -47,7 +42,9 @@ def peer() -> Iterator[GatePeer]:
 def tiny(request: pytest.FixtureRequest, make_hub: MakeHub, peer: GatePeer) -> Iterator[RealHub]:
     """A hub whose servers are up in no time."""
     users = {"ann": ["vision"], "bob": [], "cat": []}
-    hub = make_hub(request.param, peer=peer, users=users, extra=EXTRA, settings={"gate_wait": 0})
+    hub = make_hub(
+        request.param, peer=peer, users=users, tiny=True, extra=EXTRA, settings={"gate_wait": 0}
+    )
     yield hub
     hub.close()
 
@@ -98,13 +95,13 @@ async def test_the_smallest_role_is_enough(tiny: RealHub, peer: GatePeer) -> Non
 def test_a_pending_start_is_cancelled_without_a_phantom(tiny: RealHub, peer: GatePeer) -> None:
     """SPAWN-01, SPAWN-02: DELETE while the server comes up."""
     pending = tiny.spawn_in_background("ann", {**ONE, "args": ["--deaf"]})
-    tiny.wait(lambda: tiny.server_pids_of(TINY, "ann"), 20, "no process")
+    tiny.wait(lambda: tiny.server_pids("ann"), 20, "no process")
     assert tiny.server("ann")["pending"] == "spawn"
     answer = tiny.stop_server("ann")
     assert answer.status_code in (202, 204), answer.text
     pending.join(30)
     tiny.wait(lambda: not peer.leases, 30, "the lease is left")
-    assert tiny.server_pids_of(TINY, "ann") == []
+    assert tiny.server_pids("ann") == []
     assert not tiny.is_ready("ann")
     assert tiny.start_server("ann", ONE).status_code in (201, 202)
     tiny.wait_ready("ann")
@@ -123,7 +120,7 @@ def test_a_server_that_dies_at_once_is_said_so_at_once(tiny: RealHub, peer: Gate
 def test_the_page_of_a_pending_start_knows_its_server(tiny: RealHub) -> None:
     """The Stop button of JupyterHub 6 means the default server on every page."""
     pending = tiny.spawn_in_background("ann", {**ONE, "args": ["--deaf"]}, "x")
-    tiny.wait(lambda: tiny.server_pids_of(TINY, "ann"), 20, "no process")
+    tiny.wait(lambda: tiny.server_pids("ann", "x"), 20, "no process")
     with contextlib.closing(tiny.browser("ann")) as browser:
         page = browser.get(f"{tiny.url}/hub/spawn-pending/ann/x").text
     assert 'var here = "x"' in page
@@ -198,12 +195,12 @@ def test_a_hub_that_is_stopped_in_order_comes_back_with_its_servers(
 ) -> None:
     tiny.start_server("ann", ONE)
     tiny.wait_ready("ann")
-    pids = tiny.server_pids_of(TINY, "ann")
+    pids = tiny.server_pids("ann")
     tiny.kill_hub()
     with pytest.raises(httpx.HTTPError):
         tiny.api("GET", "")
     tiny.start()
     tiny.wait_ready("ann")
-    assert tiny.server_pids_of(TINY, "ann") == pids
+    assert tiny.server_pids("ann") == pids
     assert len(peer.leases) == 1
     assert not peer.names(gateapi.ABSENT)

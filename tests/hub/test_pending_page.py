@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser.playing import play
 from tests.hub.conftest import ENVS, MakeHub
-from tests.hub.test_facts import EXTRA, ONE, TINY
+from tests.hub.test_facts import EXTRA, ONE
 from tests.support.gatepeer import GatePeer
 from tests.support.hub import RealHub
 
@@ -26,10 +26,10 @@ class Host:
 
     def begin(self, user: str, server: str) -> bool:
         self.hub.spawn_in_background(user, {**ONE, "args": ["--deaf"]}, server)
-        return bool(self.hub.wait(lambda: self.hub.server_pids_of(TINY, user, server), 20))
+        return bool(self.hub.wait(lambda: self.hub.server_pids(user, server), 20))
 
     def stopped(self, user: str, server: str) -> bool:
-        self.hub.wait(lambda: not self.hub.server_pids_of(TINY, user, server), 20, "it runs on")
+        self.hub.wait(lambda: not self.hub.server_pids(user, server), 20, "it runs on")
         self.hub.wait(lambda: not self.peer.leases, 20, "the lease is left")
         return True
 
@@ -42,7 +42,7 @@ class Host:
 @pytest.fixture(scope="module", params=ENVS)
 def host(request: pytest.FixtureRequest, make_hub: MakeHub) -> Iterator[Host]:
     peer = GatePeer(devices=1).up()
-    hub = make_hub(request.param, peer=peer, users={"ann": []}, extra=EXTRA)
+    hub = make_hub(request.param, peer=peer, users={"ann": []}, tiny=True, extra=EXTRA)
     yield Host(hub, peer)
     hub.close()
     peer.down()

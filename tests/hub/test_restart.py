@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -52,7 +51,7 @@ def crash(hub: RealHub, what: str) -> None:
 @pytest.fixture(scope="module", params=ENVS)
 def crashed(request: pytest.FixtureRequest, make_hub: MakeHub) -> RealHub:
     """A hub with one session running and one place in the queue."""
-    hub = make_hub(request.param, users=USERS)
+    hub = make_hub(request.param, users=USERS, tiny=True)
     hub.start_server("ann", {"allotment": {"gpus": 2}})
     hub.start_server("bob", {"allotment": {"gpus": 2}})
     hub.wait_ready("ann")
@@ -126,11 +125,11 @@ def test_a_server_that_is_killed_gives_its_gpus_back(crashed: RealHub) -> None:
 
 def test_the_hub_goes_down_in_order_and_comes_back(crashed: RealHub) -> None:
     """The governor is stopped first then, servers stay."""
+    crashed.wait(lambda: held(crashed) == used_by_servers(crashed), 60, "something is under way")
     before = held(crashed)
+    pids = {name: crashed.server_pids(name) for name in before.values()}
     crashed.stop_hub()
-    for name in before.values():
-        for pid in crashed.server_pids(name):
-            os.kill(pid, 0)
+    assert {name: crashed.server_pids(name) for name in before.values()} == pids
     crashed.start()
     for name in set(before.values()):
         crashed.wait_ready(name)
@@ -141,7 +140,7 @@ def test_the_hub_goes_down_in_order_and_comes_back(crashed: RealHub) -> None:
 def test_refusals_never_end_the_hub(make_hub: MakeHub, env: str) -> None:
     """With a limit of three failures, which JupyterHub 5 would count every refusal towards."""
     extra = "\nc.Spawner.consecutive_failure_limit = 3\n"
-    hub = make_hub(env, users={"guest": []}, extra=extra)
+    hub = make_hub(env, users={"guest": []}, tiny=True, extra=extra)
     codes: list[Any] = [hub.start_server("guest", ONE).status_code for _ in range(6)]
     assert all(400 <= code < 500 for code in codes), codes
     assert hub.process is not None

@@ -32,9 +32,9 @@ from tests.support.paths import ROOT, proxy_command
 T = TypeVar("T")
 
 ENVIRONMENTS = {"hub6": ROOT / ".venv", "hub5": ROOT / ".venv-hub5"}
-MARK = "ALLOTMENT_TEST_RUN"
+MARK = "HUB_TEST_RUN"
 START_S = 60.0
-ADMIN = "admin"
+TINY = ROOT / "tests" / "support" / "tiny_server.py"
 
 _CONFIG = """
 import json, os
@@ -95,6 +95,8 @@ class RealHub:
         Users and their groups. ``admin`` is there besides.
     peer : GatePeer or None
         Stands for the governor; None starts the real one as a managed service.
+    tiny : bool
+        Let servers be small programs that answer, up in no time, where Jupyter is not looked at.
     settings : mapping
         Further arguments of ``allotment_hub.configure``, such as traits.
     extra : str
@@ -112,6 +114,7 @@ class RealHub:
         inventory: str | None = None,
         users: Mapping[str, Sequence[str]] | None = None,
         peer: Any = None,
+        tiny: bool = False,
         settings: Mapping[str, Any] | None = None,
         extra: str = "",
         before: str = "",
@@ -133,6 +136,10 @@ class RealHub:
         self.service_url = f"{self.url}/services/allotment"
         self.governor_port = governor
         self.client = httpx.Client(timeout=40, trust_env=False)
+        self.program = "jupyterhub-singleuser"
+        if tiny:
+            self.program = str(TINY)
+            extra = f"\nc.Spawner.cmd = [{str(self.bin / 'python')!r}, {self.program!r}]\n{extra}"
         self._write(policy, inventory, settings or {}, proxy_api, hub, before, extra)
 
     # -- set-up ------------------------------------------------------------------------------
@@ -290,16 +297,12 @@ class RealHub:
                 os.kill(pid, how)
 
     def server_pids(self, user: str, server: str = "") -> list[int]:
-        """Process ids of a user's single-user server."""
-        return self.server_pids_of("jupyterhub-singleuser", user, server)
-
-    def server_pids_of(self, program: str, user: str, server: str | None = None) -> list[int]:
-        """The same where servers are another program; None is any server of the user."""
+        """Process ids of a user's server."""
         found = []
         for pid, command in self._processes():
             env = _environ(pid)
-            named = server in (None, env.get("JUPYTERHUB_SERVER_NAME"))
-            if program in command and env.get("JUPYTERHUB_USER") == user and named:
+            here = (env.get("JUPYTERHUB_USER"), env.get("JUPYTERHUB_SERVER_NAME"))
+            if self.program in command and here == (user, server):
                 found.append(pid)
         return found
 

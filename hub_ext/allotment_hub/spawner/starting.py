@@ -180,10 +180,10 @@ class Starting(Ending):
         )  # fmt: skip
 
     def _refused(self, message: str, reason: str, status: int, **more: Any) -> StartRefused:
-        if not HAS_SPAWN_EXCEPTION:
+        if not HAS_SPAWN_EXCEPTION and self.handler is not None:
             # JupyterHub 5 will count this as a fault, and ends itself at a number of them: count
             # one less beforehand, so that refusals leave the number of real faults as it is.
-            settings = self.user.settings
+            settings = self.handler.settings
             settings["failure_count"] = settings.get("failure_count", 0) - 1
         return StartRefused(message, reason=reason, status_code=status, **more)
 
@@ -247,10 +247,19 @@ class Starting(Ending):
             self.orm_spawner.state = self.get_state()
             self._commit()
 
+    def _save_address(self, url: Any) -> None:
+        """Store where the server answers, so that a hub that restarts now finds it."""
+        address = _address(url)
+        if address is not None and self.server is not None:
+            secure = url.startswith("https:") if isinstance(url, str) else self.internal_ssl
+            self.server.proto = "https" if secure else "http"
+            self.server.ip, self.server.port = address
+
     async def _bring_up(self, lease: HeldLease) -> Any:
         begun = asyncio.ensure_future(self._begin())
         try:
             url = await self._watch_start(begun)
+            self._save_address(url)
             self._save()
             await self._watch_answer(url)
         except asyncio.CancelledError:
