@@ -125,7 +125,7 @@ def _lines_to_try(state: State, now: int) -> list[Bucket]:
             if line.owed and line.entries[0][2] not in state.claims:
                 keys[key] = None
     while state.retries and state.retries[0][0] <= now:
-        keys[heapq.heappop(state.retries)[2]] = None
+        keys[heapq.heappop(state.retries)[-1]] = None
     state.dirty, state.dirty_stocks, state.dirty_loans = {}, {}, {}
     state.dirty_general = False
     return [state.queue[key] for key in keys if key in state.queue]
@@ -210,7 +210,8 @@ def _retry_at(state: State, bucket: Bucket, due: int) -> None:
     _, sequence, _ = bucket.entries[0]
     if bucket.retry != (due, sequence):
         bucket.retry = (due, sequence)
-        heapq.heappush(state.retries, (due, sequence, bucket.key))
+        # An amended request is in another line at the same place: keys with None have no order.
+        heapq.heappush(state.retries, (due, sequence, repr(bucket.key), bucket.key))
 
 
 GENERAL = frozenset(

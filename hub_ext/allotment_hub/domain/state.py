@@ -484,7 +484,7 @@ class State:
         self.dirty_stocks: dict[tuple[str, str], None] = {}
         self.dirty_loans: dict[tuple[str, str], None] = {}
         self.dirty_general = True
-        self.retries: list[tuple[int, int, tuple[object, ...]]] = []
+        self.retries: list[tuple[int, int, str, tuple[object, ...]]] = []
         self.touched: dict[CellKey, bool] = {}
 
     def reindex(self) -> None:
