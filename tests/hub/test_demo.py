@@ -74,7 +74,7 @@ def test_the_main_story_holds_and_nothing_is_left(env: str, tmp_path: Path) -> N
 @pytest.mark.usefixtures("_ended")
 def test_an_interrupt_ends_all_of_it_and_the_folder_can_be_used_again(tmp_path: Path) -> None:
     folder, port = tmp_path / "demo", free_ports(1)[0]
-    for _ in range(2):
+    for run in ("first", "second"):
         running = begin("hub6", folder, "--port", str(port))
         assert running.stdout is not None
         said = ""
@@ -83,7 +83,10 @@ def test_an_interrupt_ends_all_of_it_and_the_folder_can_be_used_again(tmp_path: 
             assert line, said
             said += line
         assert f"http://127.0.0.1:{port}" in said
-        assert len(left_of(folder)) >= 6  # hub, proxy, governor and three servers
+        assert ("Going on where" in said) == (run == "second")
+        left = " ".join(word for process in left_of(folder) for word in process.cmdline())
+        for part in ("jupyterhub_config.py", "configurable-http-proxy", "allotment_hub.cli"):
+            assert part in left
         running.send_signal(signal.SIGINT)
         rest, _ = running.communicate(timeout=60)
         assert running.returncode == 0, rest
@@ -126,6 +129,13 @@ def test_a_folder_with_something_else_is_left_alone(
     assert main(["demo", "--dir", str(tmp_path)]) == 2
     assert "holds something else" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_story_begins_in_a_new_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("settings.json", "allotment.sqlite"):
+        (tmp_path / name).touch()
+    assert main(["demo", "--check", "--dir", str(tmp_path)]) == 2
+    assert "begins one in a new folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536])

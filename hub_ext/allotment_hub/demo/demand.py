@@ -18,18 +18,14 @@ START_WITHIN_S = 120.0
 
 def begin(hub: DemoHub) -> None:
     """Let two sessions run within their guarantees, one on borrowed GPUs, and one wait."""
-    asked = [_ask(hub.person(name), gpus) for name, gpus in (*WITHIN_GUARANTEE, BORROWER)]
+    asked = []
+    for name, gpus in (*WITHIN_GUARANTEE, BORROWER):
+        person = hub.person(name)
+        asked.append((person, person.ask(gpus, A100)))
     for person, request in asked:
         active_lease(hub.patience, person, request["id"])
-    _ask(hub.person(WAITING[0]), WAITING[1])
-
-
-def _ask(person: Person, gpus: int) -> tuple[Person, Any]:
-    """Ask, unless a folder that is used again has it still."""
-    for row in person.governor("GET", "requests")["requests"]:
-        if row["user"] == person.name and row["server"] == "":
-            return person, row
-    return person, person.ask(gpus, A100)
+    name, gpus = WAITING
+    hub.person(name).ask(gpus, A100)
 
 
 def active_lease(

@@ -49,11 +49,14 @@ def run(
     DemoError
         It cannot be started, or a step of the story does not hold.
     WrongUse
-        The port is taken, or the folder holds something else.
+        The port is taken, or the folder holds something else or, for the story, an earlier one.
     """
     patience = Patience()
     since = stopwatch()
     with interruptible(patience), _folder(folder) as place:
+        used = (place / "allotment.sqlite").exists()
+        if check and used:
+            raise WrongUse(f"{place} has a story already; --check begins one in a new folder")
         setup = make_setup(place, port)
         write_files(setup)
         hub = DemoHub(setup, patience)
@@ -61,7 +64,10 @@ def run(
             say("Starting a hub, its governor and some sessions …")
             hub.start()
             hub.make_people()
-            demand.begin(hub)
+            if used:
+                say(f"Going on where {place} was left; what runs may differ from the list below.")
+            else:
+                demand.begin(hub)
             say(f"Up after {since():.0f} s.")
             if check:
                 walk(hub, say)
@@ -84,5 +90,6 @@ def _welcome(setup: Setup, *, kept: bool) -> str:
         pages=f"{setup.url}/{SERVICE}",
         password=setup.password,
         admin_password=setup.admin_password,
-        folder=setup.folder if kept else f"{setup.folder}, until the end",
+        folder=setup.folder,
+        kept="kept" if kept else "removed at the end",
     )

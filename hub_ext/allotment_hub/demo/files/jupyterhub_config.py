@@ -15,6 +15,7 @@ c.JupyterHub.hub_bind_url = settings["hub_url"]
 c.JupyterHub.db_url = f"sqlite:///{here / 'jupyterhub.sqlite'}"
 c.JupyterHub.cookie_secret_file = str(here / "jupyterhub_cookie_secret")
 c.JupyterHub.allow_named_servers = True
+c.JupyterHub.default_url = "/services/allotment/"  # whoever logs in sees the GPUs first
 c.ConfigurableHTTPProxy.command = settings["proxy_command"]
 c.ConfigurableHTTPProxy.api_url = settings["proxy_api_url"]
 c.ConfigurableHTTPProxy.auth_token = settings["proxy_token"]
