@@ -1,4 +1,4 @@
-"""Build hook: puts the built JupyterLab extension into distributions."""
+"""Build hook: puts the built JupyterLab extension, which git ignores, into distributions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ INSTALLED_AS = "share/jupyter/labextensions/jupyter-allotment"
 
 
 class LabExtensionHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling ships no config type
-    """Builds the extension where it is missing and adds it to the wheel's shared data.
+    """Builds the extension where it is missing and adds it to what is distributed.
+
+    A wheel carries it where JupyterLab looks, an sdist where it lies, so that a wheel built from
+    the sdist needs no Node either.
 
     An editable install leaves it alone, so that work on the Python side needs no Node; `make setup`
     links the extension's folder into the environment instead.
@@ -43,6 +46,8 @@ class LabExtensionHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             )
         if not package.exists():
             raise FileNotFoundError(f"{package}: `npm run build:prod` did not make it")
-        if self.target_name == "wheel":
+        if self.target_name == "sdist":
+            build_data["force_include"][LABEXTENSION] = LABEXTENSION
+        elif self.target_name == "wheel":
             build_data["shared_data"][LABEXTENSION] = INSTALLED_AS
             build_data["shared_data"]["labext/install.json"] = f"{INSTALLED_AS}/install.json"
