@@ -76,7 +76,7 @@ def submit(
         state.emit(now, "request.rejected", rejected, actor, refusal.code)
         return rejected
     for old in waiting:
-        if asks_no_more(old, request):
+        if asks_no_more(state, old, request):
             request = replace(request, submitted_at=min(request.submitted_at, old.submitted_at))
         end_claim(state, old.id, now, f"replaced by {id}")
         _end(state, old, "cancelled", now, actor, f"replaced by {id}")
@@ -109,9 +109,10 @@ def _live_lease(state: State, request: Request) -> Lease | None:
     return next(state.leases_of(request.user, request.server), None)
 
 
-def asks_no_more(old: Request, new: Request) -> bool:
+def asks_no_more(state: State, old: Request, new: Request) -> bool:
     """Whether a changed request asks for at most what it asked for before, and thus keeps its
-    age: the same tenant, class, pool and flavor, and no larger in any respect.
+    age: the same tenant, class, pool and flavor, and no larger in any respect. A duration that is
+    not said is the default of the class.
     """
     a, b = old.ask, new.ask
     same = (
@@ -121,7 +122,7 @@ def asks_no_more(old: Request, new: Request) -> bool:
     )
     smaller = (
         b.gpus <= a.gpus
-        and (b.duration or 0) <= (a.duration or b.duration or 0)
+        and _length(state, new) <= _length(state, old)
         and (b.min_memory or 0) <= (a.min_memory or 0)
         and (a.nvlink or not b.nvlink)
         and (b.cpus or 0) <= (a.cpus or 0)
@@ -129,6 +130,12 @@ def asks_no_more(old: Request, new: Request) -> bool:
         and (not a.same_node or b.same_node or b.devices <= a.devices)
     )
     return same and smaller
+
+
+def _length(state: State, request: Request) -> int:
+    """How long a request is for, in milliseconds."""
+    class_ = state.policy.classes.get(request.class_)
+    return request.ask.duration or (0 if class_ is None else class_.duration.default)
 
 
 def amend(
@@ -141,7 +148,7 @@ def amend(
         wants.pop("devices", None)
     tenant, class_, ask = shape_of(state, old.kind, old.groups, wants)
     new = replace(old, tenant=tenant, class_=class_, ask=ask, reasons=())
-    if not asks_no_more(old, new):
+    if not asks_no_more(state, old, new):
         new = replace(new, submitted_at=now)
     refusal = refused_for(state, new, replaces=old)
     if refusal is not None:
@@ -257,7 +264,8 @@ def renew(state: State, now: int, lease_id: str, actor: str) -> Lease:
                 f"{kept[0]} has the devices next, from a time before that end",
             )
     renewed = replace(
-        lease, state="active", state_since=now, term_ends_at=ends, reclaim=None,
+        lease, state="active", term_ends_at=ends, reclaim=None,
+        state_since=lease.state_since if lease.state == "active" else now,
         renewals_left=lease.renewals_left - 1, renewed=lease.renewed + 1,
     )  # fmt: skip
     state.emit(now, "lease.renewed", renewed, actor)
