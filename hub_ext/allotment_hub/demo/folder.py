@@ -107,15 +107,9 @@ def write_files(setup: Setup) -> None:
     descriptor = os.open(folder / "settings.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(_settings(setup), file, indent=1)
-    _write_json(folder / "jupyter" / "jupyter_server_config.json", {
-        "ServerApp": {"jpserver_extensions": {"jupyter_lsp": False, "notebook_shim": False}},
-    })  # fmt: skip
-    # JupyterLab asks at each first start whether it may fetch news; language servers are off above.
+    # JupyterLab asks at each first start whether it may fetch news.
     _write_json(folder / "jupyter" / "labconfig" / "page_config.json", {
-        "disabledExtensions": {
-            "@jupyterlab/apputils-extension:announcements": True,
-            "@jupyterlab/lsp-extension": True,
-        },
+        "disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True},
     })  # fmt: skip
     for name in (*PEOPLE, ADMIN):
         _write_json(folder / "homes" / name / "which-gpus.ipynb", NOTEBOOK)
