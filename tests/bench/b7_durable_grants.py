@@ -35,7 +35,7 @@ def run(scale: float) -> Iterator[Mapping[str, Any]]:
     with postgres() as url:
         if url is not None:
             yield from database("postgres", url, scale, None)
-    yield from fanout.run(scale)
+    yield from fanout.run(scale, reference)
 
 
 def database(name: str, url: str, scale: float, bare: float | None) -> Iterator[Mapping[str, Any]]:
