@@ -84,8 +84,13 @@ class Report:
         return [*lines, *self._tenants(me.get("tenants") or [])]
 
     def _notices(self, notices: Sequence[Any]) -> list[str]:
-        texts = [str(x.get("text") or "") if isinstance(x, Mapping) else str(x) for x in notices]
-        return [f"! {plain(self.times.local(text))}" for text in texts if text]
+        """What waits for its owner; what is being taken back is told beside its session."""
+        return [
+            f"! It is your turn until {self._when(notice.get('until'))}: "
+            f"allotment claim {plain(notice.get('request'))}"
+            for notice in notices
+            if isinstance(notice, Mapping) and notice.get("kind") == "claim"
+        ]
 
     def _sessions(self, leases: Sequence[Mapping[str, Any]]) -> list[str]:
         if not leases:

@@ -268,6 +268,26 @@ def test_status_shows_sessions_waiting_and_teams(shell: Shell, governor: Alone) 
     assert (code, out) == (0, "Left the line: 2 × a100-80g.\n")
 
 
+def test_a_held_grant_is_told_with_what_to_do(tmp_path: Path, shell: Shell) -> None:
+    alone = Alone(tmp_path, start_after="0s").start()
+    try:
+        held = alone.ask("bob", gpus=4, flavor=A100)
+        alone.wait_for("bob", held["id"], "active")
+        asked = alone.ask("ann", gpus=2, flavor=A100)
+        # Nobody is known to look after a restart, and the stand-in servers are gone with it.
+        alone.kill()
+        alone.start()
+        alone.wait_for("ann", asked["id"], "granted")
+        shell.monkeypatch.setenv("ALLOTMENT_URL", alone.url)
+        _, out, _ = shell("ann", "status")
+        assert out.startswith("! It is your turn until ")
+        assert f"allotment claim {asked['id']}" in out
+        assert shell("ann", "claim")[0] == 0
+        alone.wait_for("ann", asked["id"], "active")
+    finally:
+        alone.stop()
+
+
 def test_everything_speaks_json(shell: Shell, governor: Alone) -> None:
     for words in (["status"], ["capacity"], ["queue"], ["request", "--gpus", "1", "--preview"]):
         code, out, _ = shell("ann", *words, "--json")
