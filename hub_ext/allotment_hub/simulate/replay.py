@@ -14,7 +14,7 @@ one round of decisions. Nothing here is random and no clock is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from allotment_hub.domain import commands
@@ -30,7 +30,7 @@ from allotment_hub.domain.state import State
 from .clock import Agenda
 from .invariants import Violation, Watch
 from .replay_account import Account, Run
-from .traces import Job, settled
+from .traces import Job, settled, usual_class
 
 Line = Mapping[str, Any]
 """One line of the decision log."""
@@ -149,6 +149,7 @@ class Replay:
             self._submit(job)
 
     def _submit(self, job: Job) -> None:
+        job = self._shapes.classed(job)
         run = self.account.add(job)
         tenant = self.state.policy.tenants[job.tenant]
         try:
@@ -278,8 +279,9 @@ class _Shapes:
         self.policy = state.policy
         self.anywhere = anywhere
         self.classes = {
-            kind: next((n for n, c in self.policy.classes.items() if c.kind == of), "")
-            for kind, of in KIND_OF.items()
+            (tenant, kind): usual_class(self.policy, tenant, kind)
+            for tenant in self.policy.tenants
+            for kind in KIND_OF
         }
         self.largest: dict[str | None, int] = {None: 0}
         for (_, flavor), stock in state.stocks.items():
@@ -287,8 +289,12 @@ class _Shapes:
             self.largest[flavor] = max(size, self.largest.get(flavor, 0))
             self.largest[None] = max(size, self.largest[None])
 
+    def classed(self, job: Job) -> Job:
+        """The job with the class that it gets where it names none."""
+        return job if job.class_ else replace(job, class_=self.classes[job.tenant, job.kind])
+
     def wants(self, job: Job) -> dict[str, Any]:
-        class_ = job.class_ or self.classes[job.kind]
+        class_ = job.class_ or ""
         known = self.policy.classes.get(class_)
         longest = known.duration.max if known is not None else job.duration
         wants: dict[str, Any] = {

@@ -83,6 +83,19 @@ def settled(jobs: Iterable[Job]) -> list[Job]:
     ]
 
 
+def usual_class(policy: Policy, tenant: str, kind: str, *, fits: bool = False) -> str | None:
+    """The class of a job that names none: the first of its kind that needs no approval and whose
+    pools the tenant has a quota in; where none ``fits``, the first of its kind.
+    """
+    names = [name for name, class_ in policy.classes.items() if class_.kind == KIND_OF[kind]]
+    known = policy.tenants.get(tenant)
+    pools = set() if known is None else {quota.pool for quota in known.quotas}
+    for name in names:
+        if policy.classes[name].approval is None and not pools.isdisjoint(policy.pools_for(name)):
+            return name
+    return names[0] if names and not fits else None
+
+
 def load_trace(path: Path, policy: Policy | None = None) -> list[Job]:
     """Read a trace in the contract's own form, plain or compressed (``.gz``).
 
@@ -180,7 +193,7 @@ class _Reading:
         submit = self._seconds(row, "submit_s", line)
         duration = self._seconds(row, "duration_s", line)
         declared = self._seconds(row, "declared_s", line) if row.get("declared_s") else None
-        kind = self._word(row, "kind", line, tuple(KIND_OF)) or "job"
+        kind = self._word(row, "kind", line, tuple(KIND_OF)) or self._kind(row)
         job = Job(
             id=self._id(row, line),
             submit=submit,
@@ -255,6 +268,21 @@ class _Reading:
             self.fault(line, column, f"{shown(value)} is not in the policy: {one_of(names)}")
             return None
         return value
+
+    def _kind(self, row: Mapping[str, str]) -> str:
+        """The kind of a row that does not say it: that of its class; else a job where the policy
+        has a class of jobs that the tenant can use, and what it can use where it has none.
+        """
+        if self.policy is None:
+            return "job"
+        named = self.policy.classes.get(row.get("class") or "")
+        usable = (kind for kind in ("job", "session", "service") if self._usable(row, kind))
+        kinds = [kind for kind, of in KIND_OF.items() if named is not None and of == named.kind]
+        return kinds[0] if kinds else next(usable, "job")
+
+    def _usable(self, row: Mapping[str, str], kind: str) -> bool:
+        assert self.policy is not None  # noqa: S101 - the caller has looked; for the type checker
+        return usual_class(self.policy, row["tenant"], kind, fits=True) is not None
 
     def _class(self, row: Mapping[str, str], line: int, kind: str) -> str | None:
         names = None
