@@ -73,3 +73,10 @@ def test_hostile_names_stay_text() -> None:
     html = render(offers, planner="/p", server=bad, chosen={"gpus": bad, "duration": bad})
     assert "script" not in Fields(html).tags
     assert bad in Fields(html).values
+
+
+def test_who_has_no_gpus_is_offered_none() -> None:
+    """SPAWN-14: an option that can never be met is not there to choose."""
+    html = render({"flavors": [], "tenants": []}, planner="/p", server="", chosen={"gpus": 1})
+    assert Fields(html).names == []
+    assert "None of your groups has GPUs" in html

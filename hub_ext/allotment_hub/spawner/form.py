@@ -34,6 +34,11 @@ def render(
             f"{_HEAD}<p>GPU sessions cannot be started just now: the service that shares the GPUs "
             "does not answer. Sessions without GPUs start as usual.</p></fieldset>"
         )
+    if not offers.get("flavors"):
+        return (
+            f"{_HEAD}<p>None of your groups has GPUs here, so the session starts without.</p>"
+            "</fieldset>"
+        )
     href = escape(f"{planner}?server={quote(server, safe='')}")
     lines = [
         _HEAD,
