@@ -11,7 +11,17 @@ export async function audit(page) {
 async function names(page) {
   const session = await page.context().newCDPSession(page);
   const { nodes } = await session.send('Accessibility.getFullAXTree');
-  const roles = ['button', 'link', 'textbox', 'combobox', 'checkbox', 'radio', 'spinbutton', 'image', 'img'];
+  const roles = [
+    'button',
+    'link',
+    'textbox',
+    'combobox',
+    'checkbox',
+    'radio',
+    'spinbutton',
+    'image',
+    'img'
+  ];
   return nodes
     .filter(node => !node.ignored && roles.includes(node.role?.value) && !node.name?.value)
     .map(node => `a ${node.role.value} has no name`);
@@ -74,7 +84,11 @@ function inPage() {
   while (walker.nextNode()) {
     const element = walker.currentNode.parentElement;
     const text = walker.currentNode.textContent.trim();
-    if (!text || !element.checkVisibility({ opacityProperty: true }) || element.closest('.visually-hidden, .al-skip, noscript, option')) {
+    if (
+      !text ||
+      !element.checkVisibility({ opacityProperty: true }) ||
+      element.closest('.visually-hidden, .al-skip, noscript, option')
+    ) {
       continue;
     }
     if (element.closest('[aria-busy=true], :disabled')) {

@@ -33,7 +33,11 @@ export async function a_session_opens_by_itself_when_it_is_up({ open, hub, host,
 }
 
 export async function who_waits_gets_the_session_when_it_is_the_turn({ open, host, hub, shot }) {
-  const held = await host('call', 'bob', 'POST', 'requests', { gpus: 3, flavor: A100, server: 'big' });
+  const held = await host('call', 'bob', 'POST', 'requests', {
+    gpus: 3,
+    flavor: A100,
+    server: 'big'
+  });
   const page = await open('cyd', 'new', { quiet: true });
   await page.getByLabel('For which team').selectOption('nlp');
   await page.getByLabel('How many GPUs').fill('2');

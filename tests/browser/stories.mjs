@@ -42,7 +42,11 @@ export async function borrowing_says_what_it_means({ open }) {
   await seen(page.locator('.al-outcome'), 'The term is 2 hours and can be renewed 2 times.');
 }
 
-export async function who_must_wait_sees_place_and_reason_and_takes_an_alternative({ open, host, shot }) {
+export async function who_must_wait_sees_place_and_reason_and_takes_an_alternative({
+  open,
+  host,
+  shot
+}) {
   await full(host);
   const page = await open('ann', 'new');
   await page.getByLabel('How many GPUs').fill('2');
@@ -55,7 +59,10 @@ export async function who_must_wait_sees_place_and_reason_and_takes_an_alternati
   await seen(heading(page), 'Your session is in line: 2 × A100 80 GB on one node, team vision');
   await seen(place(page), '1');
   await seen(place(page), 'of 1 in line');
-  await seen(page.locator('.al-reason'), 'GPUs that your team has lent were asked back: 4 from nlp.');
+  await seen(
+    page.locator('.al-reason'),
+    'GPUs that your team has lent were asked back: 4 from nlp.'
+  );
   await seen(page.locator('.al-eta'), /starts at (about|the latest)/);
   await seen(page.locator('.al-history'), 'in line');
   await shot(page, 'waiting-room');
@@ -227,7 +234,10 @@ export async function names_are_text_wherever_they_stand({ open, host }) {
   await host('wait_for', 'root', nasty.id, 'active');
   for (const [who, path] of [
     ['nasty', ''],
-    ['nasty', 'new?server=%3Cscript%3Ealert(3)%3C/script%3E&flavor=%22%3E%3Cimg%20src=x%3E&next=//evil.example/'],
+    [
+      'nasty',
+      'new?server=%3Cscript%3Ealert(3)%3C/script%3E&flavor=%22%3E%3Cimg%20src=x%3E&next=//evil.example/'
+    ],
     ['nasty', room(nasty.id)],
     ['root', 'console'],
     ['root', `ended/${nasty.lease}`]
@@ -235,7 +245,9 @@ export async function names_are_text_wherever_they_stand({ open, host }) {
     const page = await open(who, path, { quiet: path.startsWith('new') });
     await page.waitForTimeout(300);
     const markup = await page.evaluate(
-      () => document.querySelectorAll('main img, main b[onmouseover], main script, main [onerror]').length
+      () =>
+        document.querySelectorAll('main img, main b[onmouseover], main script, main [onerror]')
+          .length
     );
     assert.equal(markup, 0, path);
     await page.context().close();
@@ -283,7 +295,10 @@ export async function the_console_pauses_drains_and_changes_the_policy({ open, h
   await seen(page.locator('.al-pause'), 'New starts are paused');
   const asked = await host('ask', 'ann', { gpus: 1 });
   const other = await open('ann', room(asked.id));
-  await seen(other.locator('.al-reason'), 'An administrator has paused new starts: moving racks <b>.');
+  await seen(
+    other.locator('.al-reason'),
+    'An administrator has paused new starts: moving racks <b>.'
+  );
   await page.getByRole('button', { name: 'Go on' }).click();
   await host('wait_for', 'ann', asked.id, 'active');
   await page.getByRole('row', { name: /^n2/ }).getByRole('button', { name: 'Drain' }).click();
@@ -316,12 +331,19 @@ export async function the_console_is_for_admins({ open, url, browser, tokens }) 
   assert.equal(await page.getByRole('link', { name: 'Console' }).count(), 0);
   const answer = await page.context().request.get(`${url}console`);
   assert.equal(answer.status(), 403);
-  const stranger = await (await browser.newContext()).request.get(`${url}console`, { maxRedirects: 0 });
+  const stranger = await (
+    await browser.newContext()
+  ).request.get(`${url}console`, { maxRedirects: 0 });
   assert.equal(stranger.status(), 302);
   assert.ok(tokens.ann);
 }
 
-export async function a_session_is_renewed_and_given_back_and_its_end_explained({ open, host, shot, url }) {
+export async function a_session_is_renewed_and_given_back_and_its_end_explained({
+  open,
+  host,
+  shot,
+  url
+}) {
   const held = await full(host);
   const page = await open('bob', '');
   const card = page.locator('.al-lease');

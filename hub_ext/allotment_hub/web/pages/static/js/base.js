@@ -3,13 +3,7 @@
  * elements from text only. Nothing here or in the pages ever makes markup out of a string.
  */
 
-import {
-  format,
-  parseTime,
-  showSpan,
-  showTime,
-  useCatalogue
-} from './sentences.js';
+import { format, parseTime, showSpan, showTime, useCatalogue } from './sentences.js';
 
 const data = document.body.dataset;
 
@@ -46,9 +40,7 @@ export async function start() {
 
 /** A message in the reader's language, with its values. The message itself is English. */
 export function _(message, values = {}) {
-  const template = Object.hasOwn(messages, message)
-    ? messages[message]
-    : message;
+  const template = Object.hasOwn(messages, message) ? messages[message] : message;
   return format(template, values, { now: clock.now() });
 }
 
@@ -231,13 +223,9 @@ export function show(element, ...children) {
   const open = [...element.querySelectorAll('details[open][data-key]')].map(
     details => details.dataset.key
   );
-  element.replaceChildren(
-    ...children.flat(Infinity).filter(child => child || child === 0)
-  );
+  element.replaceChildren(...children.flat(Infinity).filter(child => child || child === 0));
   for (const name of open) {
-    element
-      .querySelector(`details[data-key="${CSS.escape(name)}"]`)
-      ?.setAttribute('open', '');
+    element.querySelector(`details[data-key="${CSS.escape(name)}"]`)?.setAttribute('open', '');
   }
   if (key) {
     element.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({
@@ -336,24 +324,19 @@ export function complain(error) {
   const faults = error.problem?.errors ?? [];
   const told = faults
     .filter(fault => !error.message.includes(fault.message))
-    .map(fault =>
-      h('li', {}, fault.path ? `${fault.path}: ${fault.message}` : fault.message)
-    );
+    .map(fault => h('li', {}, fault.path ? `${fault.path}: ${fault.message}` : fault.message));
   place.replaceChildren(
     h(
       'div',
       { class: 'alert alert-danger al-alert', role: 'alert' },
       h('span', {}, error.message),
       told.length ? h('ul', {}, told) : null,
-      h(
-        'button',
-        {
-          type: 'button',
-          class: 'btn-close',
-          'aria-label': _('Close'),
-          on: { click: () => complain(null) }
-        }
-      )
+      h('button', {
+        type: 'button',
+        class: 'btn-close',
+        'aria-label': _('Close'),
+        on: { click: () => complain(null) }
+      })
     )
   );
 }

@@ -1,9 +1,9 @@
 /** Changing what a waiting request asks for, with what it costs said before it is done. */
 
 import { _, button, call, complain, h, segment } from './base.js';
-import { showNumber } from './parts.js';
+import { showNumber } from './sentences.js';
 
-/** @param hooks {done, cancel}: what follows either button */
+/** The form; `hooks.done` and `hooks.cancel` are what follows either button. */
 export function changePanel(request, hooks) {
   const asked = request.asked;
   const gpus = h('input', {
@@ -45,7 +45,11 @@ export function changePanel(request, hooks) {
         _('Start when it is my turn, even if I am not here')
       )
     ),
-    h('p', { class: 'al-quiet al-small' }, _('Asking for less keeps your place; asking for more takes a new one.')),
+    h(
+      'p',
+      { class: 'al-quiet al-small' },
+      _('Asking for less keeps your place; asking for more takes a new one.')
+    ),
     h(
       'div',
       { class: 'al-actions' },
@@ -89,5 +93,10 @@ export function changePanel(request, hooks) {
 }
 
 function field(label, input) {
-  return h('div', { class: 'al-field' }, h('label', { class: 'form-label', for: input.id }, label), input);
+  return h(
+    'div',
+    { class: 'al-field' },
+    h('label', { class: 'form-label', for: input.id }, label),
+    input
+  );
 }

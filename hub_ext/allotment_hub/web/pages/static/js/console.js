@@ -13,24 +13,22 @@ import {
   show,
   site,
   start,
-  timeElement
+  timeElement,
+  timeText
 } from './base.js';
 import { Live } from './live.js';
+import { capacityTable } from './bars.js';
+import { basisChip, newsLine, table } from './parts.js';
 import {
   askText,
-  basisChip,
-  capacityTable,
   leaseStateText,
   leaseText,
-  newsLine,
   placesText,
   reasonWords,
   requestStateText,
   stateText,
-  table,
-  timeText,
   whenText
-} from './parts.js';
+} from './wording.js';
 
 const content = document.getElementById('content');
 const parts = {};
@@ -72,7 +70,13 @@ function draw(model, news) {
   }
   show(
     parts.live,
-    h('header', { class: 'al-title' }, h('h1', {}, _('Console')), newsLine(news), pauseControl(model.capacity)),
+    h(
+      'header',
+      { class: 'al-title' },
+      h('h1', {}, _('Console')),
+      newsLine(news),
+      pauseControl(model.capacity)
+    ),
     section(_('All GPUs'), capacityTable(model.capacity), unmanaged(model.capacity)),
     section(_('In line ({n:n})', { n: model.requests.length }), queueTable(model.requests)),
     section(_('Sessions ({n:n})', { n: model.leases.length }), leaseTable(model.leases)),
@@ -109,14 +113,14 @@ function pauseControl(capacity) {
           button(_('Go on'), act(false), { class: 'btn btn-primary btn-sm' })
         ]
       : [
-          parts.reason ??= h('input', {
+          (parts.reason ??= h('input', {
             id: 'pause-reason',
             class: 'form-control form-control-sm',
             placeholder: _('Why (those who wait will read it)'),
             'aria-label': _('Why new starts are paused'),
             'data-key': 'pause-reason',
             maxlength: 200
-          }),
+          })),
           confirmButton(_('Pause new starts'), _('Pause new starts?'), act(true), { key: 'pause' })
         ]
   );
@@ -132,7 +136,13 @@ function unmanaged(capacity) {
         h(
           'ul',
           {},
-          found.map(row => h('li', {}, `${row.user ?? '?'} / ${row.server || _('default server')} · ${timeText(row.seen_at)}`))
+          found.map(row =>
+            h(
+              'li',
+              {},
+              `${row.user ?? '?'} / ${row.server || _('default server')} · ${timeText(row.seen_at)}`
+            )
+          )
         )
       )
     : null;
@@ -145,10 +155,22 @@ function queueTable(requests) {
     return h('p', { class: 'al-quiet' }, _('Nobody waits.'));
   }
   const ordered = [...requests].sort(
-    (a, b) => (a.position ?? 1e9) - (b.position ?? 1e9) || (a.submitted_at < b.submitted_at ? -1 : 1)
+    (a, b) =>
+      (a.position ?? 1e9) - (b.position ?? 1e9) || (a.submitted_at < b.submitted_at ? -1 : 1)
   );
   return table(
-    [_('Place'), _('User'), _('Team'), _('Class'), _('Asked'), _('State'), _('Since'), _('Starts'), _('Why'), ''],
+    [
+      _('Place'),
+      _('User'),
+      _('Team'),
+      _('Class'),
+      _('Asked'),
+      _('State'),
+      _('Since'),
+      _('Starts'),
+      _('Why'),
+      ''
+    ],
     ordered.map(row => [
       row.position ?? '–',
       row.user,
@@ -196,7 +218,17 @@ function leaseTable(leases) {
     return h('p', { class: 'al-quiet' }, _('Nobody holds GPUs.'));
   }
   return table(
-    [_('User'), _('Team'), _('GPUs'), _('Where'), _('State'), _('Basis'), _('Term ends'), _('Verdict'), ''],
+    [
+      _('User'),
+      _('Team'),
+      _('GPUs'),
+      _('Where'),
+      _('State'),
+      _('Basis'),
+      _('Term ends'),
+      _('Verdict'),
+      ''
+    ],
     leases.map(lease => [
       lease.server ? `${lease.user} / ${lease.server}` : lease.user,
       lease.tenant,
@@ -264,7 +296,14 @@ function auditTable({ audit, head }) {
       { label: _('Last changes') }
     ),
     head
-      ? h('p', { class: 'al-quiet al-small' }, _('Audit chain: entry {seq:n}, {hash}', { seq: head.seq, hash: String(head.hash).slice(0, 16) }))
+      ? h(
+          'p',
+          { class: 'al-quiet al-small' },
+          _('Audit chain: entry {seq:n}, {hash}', {
+            seq: head.seq,
+            hash: String(head.hash).slice(0, 16)
+          })
+        )
       : null
   ];
 }
@@ -290,7 +329,9 @@ function drawPolicy(model) {
     h(
       'div',
       { class: 'al-actions' },
-      button(_('Check'), async () => show(result, checkView(await call('POST', 'policy/check', { body: { text: text.value } })))),
+      button(_('Check'), async () =>
+        show(result, checkView(await call('POST', 'policy/check', { body: { text: text.value } })))
+      ),
       confirmButton(_('Apply'), _('Put this policy in force?'), async () => {
         complain(null);
         show(result);
@@ -320,7 +361,15 @@ function drawPolicy(model) {
     parts.policy,
     h('h2', {}, _('Policy')),
     inForce
-      ? h('p', {}, _('Version {n:n} is in force since {at:time}, by {by}.', { n: inForce.version, at: inForce.at, by: inForce.by }))
+      ? h(
+          'p',
+          {},
+          _('Version {n:n} is in force since {at:time}, by {by}.', {
+            n: inForce.version,
+            at: inForce.at,
+            by: inForce.by
+          })
+        )
       : null,
     editor,
     h(
@@ -355,16 +404,39 @@ function drawPolicy(model) {
 
 function changesList(changes) {
   return changes?.length
-    ? h('ul', {}, changes.slice(0, 20).map(change => h('li', {}, `${change.path}: ${plain(change.before)} → ${plain(change.after)}`)))
+    ? h(
+        'ul',
+        {},
+        changes
+          .slice(0, 20)
+          .map(change =>
+            h('li', {}, `${change.path}: ${plain(change.before)} → ${plain(change.after)}`)
+          )
+      )
     : '';
 }
 
-const plain = value => (value === null || value === undefined ? '–' : typeof value === 'object' ? JSON.stringify(value) : String(value));
+const plain = value =>
+  value === null || value === undefined
+    ? '–'
+    : typeof value === 'object'
+      ? JSON.stringify(value)
+      : String(value);
 
 function checkView(answer) {
-  const line = fault => h('li', {}, `${fault.line ? _('line {n:n}', { n: fault.line }) + ': ' : ''}${fault.path ? `${fault.path}: ` : ''}${fault.message}`);
+  const line = fault =>
+    h(
+      'li',
+      {},
+      `${fault.line ? _('line {n:n}', { n: fault.line }) + ': ' : ''}${fault.path ? `${fault.path}: ` : ''}${fault.message}`
+    );
   if (!answer.ok) {
-    return h('div', { class: 'alert alert-danger' }, h('p', {}, _('It has faults; it cannot be applied.')), h('ul', {}, answer.errors.map(line)));
+    return h(
+      'div',
+      { class: 'alert alert-danger' },
+      h('p', {}, _('It has faults; it cannot be applied.')),
+      h('ul', {}, answer.errors.map(line))
+    );
   }
   return h(
     'div',
@@ -373,7 +445,11 @@ function checkView(answer) {
     answer.warnings?.length ? h('ul', {}, answer.warnings.map(line)) : null,
     answer.changes?.length ? changesList(answer.changes) : h('p', {}, _('It changes nothing.')),
     answer.never?.length
-      ? h('p', { class: 'al-bad' }, _('{n:n} waiting requests could never start under it.', { n: answer.never.length }))
+      ? h(
+          'p',
+          { class: 'al-bad' },
+          _('{n:n} waiting requests could never start under it.', { n: answer.never.length })
+        )
       : null
   );
 }

@@ -1,20 +1,10 @@
 /** After the stop of a session: what happened, why, and a new start. */
 
-import {
-  CallError,
-  _,
-  call,
-  h,
-  rows,
-  segment,
-  show,
-  site,
-  start,
-  timeElement
-} from './base.js';
-import { basisChip, leaseStateText, leaseText, newsLine, placesText, triggerText } from './parts.js';
+import { CallError, _, call, h, rows, segment, show, site, start, timeElement } from './base.js';
 import { parseTime, showSpan } from './sentences.js';
 import { Live } from './live.js';
+import { basisChip, newsLine } from './parts.js';
+import { leaseStateText, leaseText, placesText, triggerText } from './wording.js';
 
 const id = document.body.dataset.id || null;
 const query = JSON.parse(document.body.dataset.query || '{}');
@@ -44,7 +34,11 @@ function draw(lease, news) {
       h(
         'section',
         { class: 'al-card al-narrow' },
-        h('h1', {}, news.error?.status === 404 ? _('No session with GPUs is known here.') : _('Session ended')),
+        h(
+          'h1',
+          {},
+          news.error?.status === 404 ? _('No session with GPUs is known here.') : _('Session ended')
+        ),
         news.error?.status === 404 ? null : newsLine(news),
         h('p', {}, h('a', { class: 'btn btn-primary', href: site.prefix }, _('To the overview')))
       )
@@ -69,13 +63,19 @@ function draw(lease, news) {
       ),
       h('p', { class: 'al-lead' }, whyText(lease)),
       lease.reclaim?.evidence?.length && lease.reclaim.trigger !== 'owner'
-        ? h('ul', { class: 'al-quiet' }, lease.reclaim.evidence.map(text => h('li', {}, String(text))))
+        ? h(
+            'ul',
+            { class: 'al-quiet' },
+            lease.reclaim.evidence.map(text => h('li', {}, String(text)))
+          )
         : null,
       h(
         'dl',
         { class: 'al-list' },
         fact(_('Began'), timeElement(lease.active_at ?? lease.granted_at)),
-        over ? fact(_('Ended'), timeElement(lease.released_at)) : fact(_('Term ends'), timeElement(lease.term_ends_at)),
+        over
+          ? fact(_('Ended'), timeElement(lease.released_at))
+          : fact(_('Term ends'), timeElement(lease.term_ends_at)),
         over ? fact(_('Lasted'), lasted(lease)) : null,
         fact(_('Where'), placesText(lease)),
         fact(_('Team'), lease.tenant),
@@ -86,7 +86,13 @@ function draw(lease, news) {
       h(
         'div',
         { class: 'al-actions' },
-        over ? h('a', { class: 'btn btn-primary', href: againAddress(lease) }, _('New session like this')) : null,
+        over
+          ? h(
+              'a',
+              { class: 'btn btn-primary', href: againAddress(lease) },
+              _('New session like this')
+            )
+          : null,
         h('a', { class: 'btn btn-outline-secondary', href: site.prefix }, _('To the overview'))
       )
     )
@@ -122,7 +128,11 @@ function fact(name, value) {
 }
 
 function againAddress(lease) {
-  const values = new URLSearchParams({ gpus: lease.gpus, flavor: lease.flavor, tenant: lease.tenant });
+  const values = new URLSearchParams({
+    gpus: lease.gpus,
+    flavor: lease.flavor,
+    tenant: lease.tenant
+  });
   if (lease.server) {
     values.set('server', lease.server);
   }

@@ -2,16 +2,9 @@
 
 import { _, call, h, segment, show, site, start } from './base.js';
 import { Live } from './live.js';
-import {
-  askText,
-  capacityTable,
-  leaseCard,
-  newsLine,
-  quotaBar,
-  reasonWords,
-  requestStateText,
-  whenText
-} from './parts.js';
+import { capacityTable, quotaBar } from './bars.js';
+import { leaseCard, newsLine } from './parts.js';
+import { askText, reasonWords, requestStateText, whenText } from './wording.js';
 
 const content = document.getElementById('content');
 
@@ -99,7 +92,10 @@ function requestCard(row) {
     ),
     h(
       'a',
-      { class: 'btn btn-outline-secondary btn-sm', href: `${site.prefix}waiting/${segment(row.id)}` },
+      {
+        class: 'btn btn-outline-secondary btn-sm',
+        href: `${site.prefix}waiting/${segment(row.id)}`
+      },
       _('Waiting room')
     )
   );
@@ -120,13 +116,7 @@ function switches(capacity) {
       code: known[name] ?? name,
       evidence: { note: detail.text || undefined, detail: detail.text || undefined }
     });
-    return h(
-      'p',
-      { class: 'alert alert-warning' },
-      h('b', {}, words.head),
-      ' ',
-      words.more
-    );
+    return h('p', { class: 'alert alert-warning' }, h('b', {}, words.head), ' ', words.more);
   });
 }
 

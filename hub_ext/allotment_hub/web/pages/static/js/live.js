@@ -119,6 +119,11 @@ export class Live {
     this.drawIfNew();
   }
 
+  /** Draw again what is known. */
+  redraw() {
+    this.draw(this.model, this.news);
+  }
+
   /** Draw what has changed; now and then all the same, since "in 12 minutes" grows old. */
   drawIfNew() {
     const { state, error } = this.news;
@@ -128,7 +133,7 @@ export class Live {
     }
     this.drawn = picture;
     this.drawnAt = Date.now();
-    this.draw(this.model, this.news);
+    this.redraw();
   }
 
   /** Ask again in a while: seldom while the stream flows, not at all while nobody looks. */
@@ -225,10 +230,13 @@ export class Live {
     if (wanted === true) {
       this.gather();
     } else if (wanted === 'later' && !this.delayed) {
-      this.delayed = setTimeout(() => {
-        this.delayed = null;
-        this.refresh();
-      }, LATER * (0.5 + Math.random()));
+      this.delayed = setTimeout(
+        () => {
+          this.delayed = null;
+          this.refresh();
+        },
+        LATER * (0.5 + Math.random())
+      );
     }
     if (this.model) {
       this.drawIfNew();

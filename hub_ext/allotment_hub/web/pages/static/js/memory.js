@@ -11,9 +11,7 @@ export class Seen {
     this.places = [];
     try {
       const stored = JSON.parse(sessionStorage.getItem(this.key) ?? '[]');
-      this.places = stored.filter(
-        row => Number.isInteger(row.place) && typeof row.at === 'string'
-      );
+      this.places = stored.filter(row => Number.isInteger(row.place) && typeof row.at === 'string');
     } catch {
       // nothing stored, or storage is forbidden: it begins now
     }

@@ -38,9 +38,7 @@ export function showNumber(value) {
   if (typeof value !== 'number' || !Number.isFinite(value)) {
     return '?';
   }
-  return Number.isInteger(value)
-    ? String(value)
-    : value.toFixed(3).replace(/0+$/, '');
+  return Number.isInteger(value) ? String(value) : value.toFixed(3).replace(/0+$/, '');
 }
 
 /** A span such as "20m", 90 or 5400 in words; null where it cannot be read. */
@@ -64,10 +62,7 @@ export function reasonParts(code, evidence, options = {}) {
   const entry = Object.hasOwn(words.reasons, code) ? words.reasons[code] : null;
   if (!entry) {
     return {
-      head: words.unknown_reason.replace(
-        '{code}',
-        () => String(code).slice(0, 80)
-      ),
+      head: words.unknown_reason.replace('{code}', () => String(code).slice(0, 80)),
       more: ''
     };
   }
@@ -96,9 +91,7 @@ export function say(key, values = {}, options = {}) {
   let node = words;
   for (const part of key.split('.')) {
     node =
-      node !== null && typeof node === 'object' && Object.hasOwn(node, part)
-        ? node[part]
-        : null;
+      node !== null && typeof node === 'object' && Object.hasOwn(node, part) ? node[part] : null;
   }
   if (node === null || (typeof node === 'object' && !Array.isArray(node))) {
     return key
@@ -201,9 +194,7 @@ function byName(value, write) {
   ) {
     return MISSING;
   }
-  const items = Object.entries(value).map(([name, item]) =>
-    write(writers.text(name), item)
-  );
+  const items = Object.entries(value).map(([name, item]) => write(writers.text(name), item));
   return items.includes(MISSING) ? MISSING : items.join(words.comma);
 }
 
@@ -273,9 +264,7 @@ const writers = {
     if (!match || typeof value === 'boolean') {
       return MISSING;
     }
-    const seconds = Math.round(
-      Number(match[1]) * (match[2] ? SPAN_SECONDS[match[2]] : 1)
-    );
+    const seconds = Math.round(Number(match[1]) * (match[2] ? SPAN_SECONDS[match[2]] : 1));
     for (const [size, name, smaller, smallerName] of [
       [86400, 'day', 3600, 'hour'],
       [3600, 'hour', 60, 'minute'],

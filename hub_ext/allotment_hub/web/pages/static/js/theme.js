@@ -13,11 +13,7 @@
   const apply = () => {
     const choice = stored();
     const theme =
-      choice === 'light' || choice === 'dark'
-        ? choice
-        : dark.matches
-          ? 'dark'
-          : 'light';
+      choice === 'light' || choice === 'dark' ? choice : dark.matches ? 'dark' : 'light';
     document.documentElement.setAttribute('data-bs-theme', theme);
     return theme;
   };
