@@ -132,7 +132,8 @@ async def test_everybody_hears_of_capacity_without_names(tmp_path: Path) -> None
         await world.submit("ann", 1)
         event = await stream.find("capacity")
         assert "ann" not in json.dumps(event.data)
-        assert event.data["free"] + event.data["in_use"] + event.data["held_preparing"] == 6
+        assert (event.data["free"], event.data["in_service"]) == (5, 6)
+        assert [line["flavor"] for line in event.data["flavors"]] == ["a100-80g", "l40s"]
 
 
 async def test_a_silent_stream_beats(tmp_path: Path, monkeypatch: Any) -> None:

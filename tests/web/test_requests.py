@@ -210,3 +210,18 @@ tenants: {vision: {groups: [vision], quotas: [{flavor: l40s, guarantee: 30}]}}
         for one in asked:
             await world.active(one["id"])
         assert [user for user, _ in world.runtime.started] == names
+
+
+async def test_in_a_large_pool_people_share_one_view_of_capacity(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    inventory = '[{node: n1, devices: [{model: "NVIDIA L40S", memory: 48GiB, count: 600}]}]'
+    async with governed(tmp_path, clock=clock, inventory=inventory) as world:
+        assert (await world.call("ann", "GET", "/capacity"))["free"] == 600
+        await world.active((await world.submit("ann", 1, "l40s"))["id"])
+        assert (await world.call("bob", "GET", "/capacity"))["free"] == 600
+        clock.advance(1_000)
+        shown = await world.call("bob", "GET", "/capacity")
+        assert shown["free"] == 599
+        assert all(device["leases"] == [] for device in shown["devices"])
+        admin = await world.call("root", "GET", "/capacity")
+        assert any(device["leases"] for device in admin["devices"])

@@ -15,12 +15,14 @@ from functools import partial
 from typing import Any
 
 from ..clock import Clock, show_time
+from ..domain.amounts import show_gpus
 from ..domain.events import Event, NodeRecord, PolicyVersion, Switch
+from ..domain.inventory import group_of_pool
 from ..domain.leases import Lease
 from ..domain.ordering import position
 from ..domain.requests import Request
 from ..domain.state import State, bucket_key
-from ..views import capacity_view, lease_view, notices_of, request_view
+from ..views import lease_view, notices_of, request_view
 from ..views.frame import Frame, Viewer
 from .feed import Feed, encode
 
@@ -92,16 +94,9 @@ class Publisher:
         return {"notices": notices_of(self._frame(Viewer(name=user)), user)}
 
     def _send_capacity(self) -> None:
-        view = capacity_view(self._frame(Viewer(name="")))
-        for pool in view["pools"]:
-            pool.pop("behind", None)
-        kept = {key: view[key] for key in view if key not in ("nodes", "devices")}
-        for flavor in kept["flavors"]:
-            flavor.pop("behind", None)
-        for pool in kept["pools"]:
-            for flavor in pool["flavors"]:
-                flavor.pop("behind", None)
-        self._feed.publish("capacity", lambda: kept)
+        offset = self._clock.offset_ms()
+        at = show_time(self._clock.now_ms() + offset)
+        self._feed.publish("capacity", partial(free_now, self._state, at))
 
     def _send_places(self) -> None:
         if self._walking is None or self._walking.done():
@@ -127,6 +122,30 @@ class Publisher:
         self._places.close()
         if self._walking is not None:
             self._walking.cancel()
+
+
+def free_now(state: State, at: str) -> dict[str, Any]:
+    """What serves and what of it is free, by flavor and group of nodes: from the counters, since
+    it is said every second. Why the rest does not serve is what ``GET /capacity`` works out.
+    """
+    lines = [
+        {
+            "pools": [
+                name for name in state.policy.pools if group_of_pool(state.policy, name) == group
+            ],
+            "flavor": flavor,
+            "in_service": show_gpus(stock.in_service),
+            "free": show_gpus(stock.free),
+        }
+        for (group, flavor), stock in state.stocks.items()
+    ]
+    return {
+        "at": at,
+        "free": sum(line["free"] for line in lines),
+        "in_service": sum(line["in_service"] for line in lines),
+        "flavors": lines,
+        "switches": sorted(name for name, switch in state.switches.items() if switch.on),
+    }
 
 
 def place_frame(state: State, row: Request, now: int) -> bytes | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import sentences
 from ..clock import Clock, show_time
+from ..domain.state import State
 from ..views.frame import Frame, Viewer
 from .auth import Authenticator
 from .limits import Limits
@@ -46,6 +47,8 @@ class Site:
     streams_per_user: int = 20
     streams: int = 10_000
     settings: dict[str, Any] = field(default_factory=dict)
+    shared: dict[tuple[str, str], tuple[State, int, dict[str, Any]]] = field(default_factory=dict)
+    """Views that many get alike: of which state, when, what."""
 
     @property
     def governor(self) -> Governor:
