@@ -20,8 +20,9 @@ from allotment_hub.domain.inventory import Node
 from allotment_hub.domain.leases import Lease
 from allotment_hub.domain.policy import Policy
 from allotment_hub.domain.requests import Ask, Request
+from allotment_hub.domain.state import State
 
-from .replay import Line, Options, Replay
+from .replay import Line, Options, Replay, _Shapes
 from .replay_account import Run
 from .report import spread
 from .traces import Job
@@ -221,7 +222,7 @@ class Recorded(Replay):
     ) -> None:  # fmt: skip
         super().__init__(policy, nodes, jobs, Options(), log)
         self._asked = asked
-        self._shapes = _AsAsked(asked)  # type: ignore[assignment]  # the same one method
+        self._shapes = _AsAsked(self.state, asked)
 
     def _submit(self, job: Job) -> None:
         super()._submit(job)
@@ -232,10 +233,11 @@ class Recorded(Replay):
             commands.approve(self.state, self.now, request.id, "replay", "approved then")
 
 
-class _AsAsked:
+class _AsAsked(_Shapes):
     """What was asked for, in the keys in which it is asked."""
 
-    def __init__(self, asked: Mapping[str, Request]) -> None:
+    def __init__(self, state: State, asked: Mapping[str, Request]) -> None:
+        super().__init__(state, anywhere=False)
         self.asked = asked
 
     def wants(self, job: Job) -> dict[str, Any]:

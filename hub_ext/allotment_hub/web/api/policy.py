@@ -18,7 +18,8 @@ from ..schema import PolicyCheck, PolicyText, Rollback, VersionQuery
 SOURCE = "policy"
 
 
-def _read(text: str) -> Loaded:
+def read_policy(text: str) -> Loaded:
+    """Read a policy, or answer with all that is wrong with it."""
     try:
         return load_policy(text, name=SOURCE)
     except PolicyError as error:
@@ -64,7 +65,7 @@ async def show(call: Call) -> Answer:
 async def apply(call: Call) -> Answer:
     """Put a policy in force, whole or not at all. ``If-Match`` names the version it replaces."""
     body: PolicyText = call.body
-    loaded = _read(body.text)
+    loaded = read_policy(body.text)
     return await _apply(call, loaded.policy, body.note)
 
 
