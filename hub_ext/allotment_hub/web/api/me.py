@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...domain.findings import findings
-from ...domain.findings import findings
 from ...views import capacity_view, me_view
-from ...views.findings import finding_view
 from ...views.findings import finding_view
 from ...views.frame import Frame, Viewer
 from ..answers import CapacityView, MeView
