@@ -48,7 +48,9 @@ def found(player: Player, kind: str, **more: Any) -> list[Finding]:
 
 
 def test_a_quiet_pool_has_no_findings() -> None:
-    assert findings((p := played("at: 1h, request: {as: a, user: ada, gpus: 2}")).state, p.now) == ()
+    assert (
+        findings((p := played("at: 1h, request: {as: a, user: ada, gpus: 2}")).state, p.now) == ()
+    )
 
 
 def test_a_high_class_behind_work_that_cannot_be_interrupted_is_an_inversion() -> None:
@@ -123,9 +125,7 @@ def test_being_asked_back_three_times_in_half_an_hour_is_suspicious() -> None:
     assert player.outcome.ok
     lease = player.past_leases["x.1"]
     assert lease.reclaim is not None
-    again = [
-        Event(at, "lease.noticed", lease) for at in (0, 10 * MINUTE, 29 * MINUTE)
-    ]
+    again = [Event(at, "lease.noticed", lease) for at in (0, 10 * MINUTE, 29 * MINUTE)]
     assert taken_in_turns(again[:2]) == ()
     (one,) = taken_in_turns(again)
     assert (one.subject, dict(one.evidence)["by"]) == ("x", ("y",))

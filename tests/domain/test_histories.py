@@ -27,6 +27,16 @@ def test_whatever_happens_the_invariants_hold(seed: int) -> None:
     assert history.watch.found == []
 
 
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_nobody_who_could_start_is_overlooked(seed: int) -> None:
+    history = History(Random(seed))
+    history.begin()
+    for _ in range(80):
+        history.step()
+        assert history.overlooked() == []
+
+
 @settings(max_examples=40, deadline=None)
 @given(seed=seeds)
 def test_the_state_is_the_fold_of_its_events(seed: int) -> None:
