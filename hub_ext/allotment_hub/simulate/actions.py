@@ -52,6 +52,10 @@ class Action:
     opaque: bool = False
 
 
+SPAN = {"valid_for": "for", "duration": "for", "text": "reason", "why": "reason"}
+"""Words for how long something holds, and why."""
+
+
 def _of_lease(*more: str, same: Mapping[str, str] | None = None) -> Action:
     words = {"request": "lease", "id": "lease", "job": "lease", **ACTOR, **(same or {})}
     return Action(frozenset({"lease", "by", *more}), "lease", ("lease",), words)
@@ -67,6 +71,15 @@ STATES = ("lost", "restored", "dirty", "tainted")
 
 _HEALTH = frozenset({*STATES, "is", "detail", "state", "health"})
 
+WHY = {
+    "reason": "detail",
+    "why": "detail",
+    "text": "detail",
+    "error": "detail",
+    "message": "detail",
+}
+"""Words for why something is so."""
+
 ACTIONS: dict[str, Action] = {
     "request": Action(
         frozenset({"as", "user", "by", "kind", "server", "groups", "key", "options", *ASK_KEYS}),
@@ -80,6 +93,7 @@ ACTIONS: dict[str, Action] = {
             "id": "request",
             "user": "by",
             "changes": "change",
+            "asked": "change",
             "to": "change",
             "set": "change",
             "with": "change",
@@ -93,7 +107,7 @@ ACTIONS: dict[str, Action] = {
     "report": Action(
         frozenset({"lease", "kernels", "terminals", "presence", "stage", "by", "server"}),
         needs=("lease",),
-        same={"request": "lease"},
+        same={"request": "lease", "job": "lease", "id": "lease", **ACTOR},
     ),
     "reading": Action(
         frozenset(
@@ -109,32 +123,38 @@ ACTIONS: dict[str, Action] = {
                 "reason",
             }
         ),
-        same={"utilization": "utilisation"},
+        same={"utilization": "utilisation", "gpu": "device", "memory": "memory_used"},
     ),
     "presence": Action(
         frozenset({"request", "user", "server", "visible", "last_input_at"}),
         "request",
-        same={"lease": "request", "looking": "visible", "present": "visible", "by": "user"},
+        same={
+            "lease": "request",
+            "looking": "visible",
+            "watching": "visible",
+            "present": "visible",
+            "by": "user",
+        },
     ),
     "stage": _of_lease(
         "stage", "text", "for", "until", "progress", same={"name": "stage", "is": "stage"}
     ),
     "started": _of_lease(),
     "preparing": _of_lease("detail"),
-    "gone": _of_lease("detail", same={"reason": "detail"}),
-    "start_failed": _of_lease(
-        "detail", "retry", same={"reason": "detail", "infrastructure": "retry"}
-    ),
+    "gone": _of_lease("detail", same=WHY),
+    "start_failed": _of_lease("detail", "retry", same={**WHY, "infrastructure": "retry"}),
     "exit": _of_lease(
-        "code", "signal", "detail", same={"reason": "detail", "status": "code", "exit_code": "code"}
+        "code", "signal", "detail", same={**WHY, "status": "code", "exit_code": "code"}
     ),
     "approve": Action(
-        frozenset({"request", "user", "class", "by", "for", "until", "reason"}), "request"
+        frozenset({"as", "request", "user", "class", "by", "for", "until", "reason"}),
+        "request",
+        same={"lease": "request", "job": "request", "id": "request", **SPAN},
     ),
     "exempt": Action(
-        frozenset({"lease", "user", "class", "by", "for", "until", "reason"}),
+        frozenset({"as", "lease", "user", "class", "by", "for", "until", "reason"}),
         "lease",
-        same={"request": "lease"},
+        same={"request": "lease", "job": "lease", "id": "lease", **SPAN},
     ),
     "confirm": _of_lease(),
     "policy": Action(frozenset(), "path", opaque=True),
@@ -155,24 +175,40 @@ ACTIONS: dict[str, Action] = {
             }
         ),
         needs=("node",),
-        same={"name": "node"},
+        same={"name": "node", "id": "node", "drain": "draining", **WHY},
     ),
     "device": Action(
         frozenset({"device", "node", "index", "by", *_HEALTH}),
-        same={"uuid": "device"},
+        same={"uuid": "device", "id": "device", "gpu": "device", **WHY},
     ),
-    "drain": Action(frozenset({"node", "on", "by"}), "node", ("node",), {"name": "node", **ACTOR}),
+    "drain": Action(
+        frozenset({"node", "on", "by", "reason"}),
+        "node",
+        ("node",),
+        {"name": "node", "draining": "on", "text": "reason", "why": "reason", **ACTOR},
+    ),
     "pause": Action(
-        frozenset({"on", "by", "text"}), "on", same={"reason": "text", "grants": "on", **ACTOR}
+        frozenset({"on", "by", "text"}),
+        "on",
+        same={"reason": "text", "why": "text", "grants": "on", "paused": "on", **ACTOR},
     ),
     "runtime": Action(
-        frozenset({"unreachable", "text", "manual", "start_after", "stop_after"}),
-        same={"detail": "text"},
+        frozenset({"unreachable", "reachable", "text", "manual", "start_after", "stop_after"}),
+        same={"detail": "text", "reason": "text", "why": "text"},
     ),
     "restart": Action(
-        frozenset({"on", "down_for", "ended"}), "on", same={"for": "down_for", "gone": "ended"}
+        frozenset({"on", "down_for", "ended"}),
+        "on",
+        same={
+            "for": "down_for",
+            "down": "down_for",
+            "gone": "ended",
+            "governor": "on",
+            "what": "on",
+            "of": "on",
+        },
     ),
-    "clock": Action(frozenset({"wall"}), "wall", ("wall",)),
+    "clock": Action(frozenset({"wall"}), "wall", ("wall",), {"by": "wall", "jump": "wall"}),
 }
 
 EXPECTS: dict[str, frozenset[str]] = {
@@ -200,6 +236,8 @@ def read_action(name: str, raw: Any, path: Path, sheet: Sheet) -> dict[str, Any]
         raw = {}
     if name in ("node", "device"):
         raw = _said_of(name, raw)
+    if name == "runtime" and raw in ("reachable", "unreachable"):
+        raw = {raw: True}
     if not isinstance(raw, Mapping):
         if form.scalar is None or isinstance(raw, list) or raw is None:
             sheet.fault(path, f"{name!r} takes a mapping with {', '.join(sorted(form.keys))}")

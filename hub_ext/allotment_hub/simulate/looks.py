@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from allotment_hub import views
+from allotment_hub.domain.leases import Lease
 
-from .match import MISSING, Mismatch, mismatches
+from .match import MISSING, LeaseName, Mismatch, is_comparison, mismatches
 from .scenario import Expect
 
 if TYPE_CHECKING:
@@ -26,7 +27,19 @@ def look(player: Player, expect: Expect) -> Any:
     CannotLook
         When it names something unknown or its selector has the wrong form.
     """
-    return _LOOKS[expect.kind](player, expect.which, expect.narrow)
+    found = _LOOKS[expect.kind](player, expect.which, expect.narrow)
+    return _with_lease_names(found, player.past_leases)
+
+
+def _with_lease_names(found: Any, leases: Mapping[str, Lease]) -> Any:
+    """A lease is named by its request: its id, wherever it stands, equals that name too."""
+    if isinstance(found, Mapping):
+        return {key: _with_lease_names(value, leases) for key, value in found.items()}
+    if isinstance(found, (list, tuple)):
+        return [_with_lease_names(value, leases) for value in found]
+    if type(found) is str and found in leases:
+        return LeaseName(found, leases[found].request)
+    return found
 
 
 def compare(expect: Expect, found: Any) -> list[Mismatch]:
@@ -36,7 +49,9 @@ def compare(expect: Expect, found: Any) -> list[Mismatch]:
     """
     pattern = expect.pattern
     nothing = found is None
-    if nothing and isinstance(pattern, (Mapping, list)):
+    if nothing and isinstance(pattern, list):
+        found = MISSING
+    if nothing and isinstance(pattern, Mapping) and not is_comparison(pattern):
         found = MISSING
     if isinstance(found, list) and isinstance(pattern, Mapping) and not _compares(pattern):
         pattern = [pattern]
@@ -78,6 +93,9 @@ def _job(player: Player, which: Any, _: Mapping[str, Any]) -> Any:
 
 
 def _tenant(player: Player, which: Any, narrow: Mapping[str, Any]) -> Any:
+    if isinstance(which, Mapping):
+        narrow = {key: which[key] for key in ("pool", "flavor") if key in which} | dict(narrow)
+        which = which.get("name", which.get("tenant"))
     if not isinstance(which, str):
         raise CannotLook(f"a tenant is named by text, not {which!r}")
     view = views.tenant_view(player.frame(), which)
@@ -126,7 +144,9 @@ def _device(player: Player, which: Any, narrow: Mapping[str, Any]) -> Any:
     node, index = narrow.get("node"), narrow.get("index")
     if isinstance(which, Mapping):
         node, index = which.get("node", node), which.get("index", index)
-        which = which.get("uuid") or which.get("device")
+        which = which.get("uuid", which.get("device"))
+    if isinstance(which, int) and index is None:
+        which, index = None, which  # `{device: {node: n1, device: 0}}`, as in a reading
     uuid = which if isinstance(which, str) else None
     if uuid is not None and "/" in uuid and node is None:
         host, _, place = uuid.rpartition("/")
@@ -162,11 +182,15 @@ def _rows(player: Player, which: Any, rows: list[dict[str, Any]]) -> list[dict[s
 
 
 def _notices(player: Player, which: Any, _: Mapping[str, Any]) -> Any:
+    if which is None or which is True or which in ("all", {}):
+        users = {row.user: None for row in player.past_requests.values()}
+        return [row for user in users for row in _notices_of(player, user)]
+    if isinstance(which, Mapping):
+        keys = ("request", "lease", "user")
+        which = next((which[key] for key in keys if key in which), None)
     if isinstance(which, str) and which in player.names:
         request = player.request(which)
         return [row for row in _notices_of(player, request.user) if row["request"] == request.id]
-    if isinstance(which, Mapping):
-        which = which.get("user")
     if not isinstance(which, str):
         raise CannotLook("notices are named by a user or a request")
     return _notices_of(player, which)

@@ -47,6 +47,27 @@ class Moment(str):
         return made
 
 
+class LeaseName(str):
+    """The id of a lease, which answers to the name of its request as well.
+
+    Parameters
+    ----------
+    text : str
+        The id of the lease.
+    request : str
+        The name of its request in the timeline.
+    """
+
+    __slots__ = ("request",)
+    request: str
+
+    def __new__(cls, text: str, request: str) -> LeaseName:
+        """Make a string that knows its request."""
+        made = super().__new__(cls, text)
+        made.request = request
+        return made
+
+
 class _Missing:
     """Stands for a key that is not there: it matches nothing except ``{"not": …}``."""
 
@@ -174,6 +195,8 @@ def _equal(wanted: Any, found: Any) -> bool:
         return len(wanted) == len(found) and all(map(_equal, wanted, found))
     if isinstance(wanted, bool) or isinstance(found, bool) or wanted is None or found is None:
         return wanted is found
+    if isinstance(found, LeaseName):
+        return wanted in (str(found), found.request)
     pair = _quantities(wanted, found)
     return bool(pair[0] == pair[1]) if pair else wanted == found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from allotment_hub.domain.inventory import Node
@@ -45,7 +45,10 @@ def open_scenario(scenario: Scenario) -> Opening:
         load_policy(_source(scenario, scenario.policy), inventory=nodes)
     except FileError as error:
         remarks += [f"{scenario.file}: policy: {p.path}: {p.message}" for p in error.problems]
-    return Opening(loaded.policy, nodes, tuple(remarks))
+    policy = loaded.policy
+    if scenario.ages:
+        policy = replace(policy, ages=replace(policy.ages, **scenario.ages))
+    return Opening(policy, nodes, tuple(remarks))
 
 
 def _nodes(scenario: Scenario) -> tuple[Node, ...]:

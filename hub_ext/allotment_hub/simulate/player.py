@@ -9,7 +9,7 @@ from typing import Any
 from allotment_hub.clock import ManualClock, show_time
 from allotment_hub.domain import commands
 from allotment_hub.domain.admission import decide, next_due
-from allotment_hub.domain.events import Event
+from allotment_hub.domain.events import Event, PolicyVersion
 from allotment_hub.domain.forecast import forecast
 from allotment_hub.domain.leases import Lease
 from allotment_hub.domain.requests import Request
@@ -17,7 +17,7 @@ from allotment_hub.domain.shapes import Refusal
 from allotment_hub.domain.state import State
 from allotment_hub.views import Frame, Outlook, outlook_of
 
-from . import document, looks
+from . import authority, document, looks
 from .actions import ASK_KEYS
 from .invariants import Violation, Watch
 from .match import MISSING, Mismatch, Moment
@@ -111,6 +111,7 @@ class Player:
         self.rejected: dict[str, dict[str, Any]] = {}
         self.past_requests: dict[str, Request] = {}
         self.past_leases: dict[str, Lease] = {}
+        self.past_policies: dict[int, PolicyVersion] = {}
         self.watching: set[str] = set()
         self.watching_users: set[str] = set()
         self.reports: dict[str, tuple[int, Mapping[str, Any]]] = {}
@@ -199,6 +200,8 @@ class Player:
                 self.past_requests[event.record.id] = event.record
             elif isinstance(event.record, Lease):
                 self.past_leases[event.record.id] = event.record
+            elif isinstance(event.record, PolicyVersion):
+                self.past_policies[event.record.number] = event.record
 
     def _observe(self) -> None:
         """Tell the rules what servers have done by now."""
@@ -239,6 +242,7 @@ class Player:
         from .handlers import HANDLERS  # the handlers are written in terms of this class
 
         try:
+            authority.check(self, step.act, step.args)
             HANDLERS[step.act](self, step.args)
         except Refusal as refusal:
             self._refused(step, refusal.code, refusal.detail)

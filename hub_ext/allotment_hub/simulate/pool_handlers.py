@@ -29,10 +29,17 @@ NODE_KEYS = frozenset({"labels", "cpus", "memory", "driver", "taints", "devices"
 def change_policy(player: Player, args: Args) -> None:
     """Put a policy in force, whole or not at all: given in place, as a path, or as changes.
 
-    ``{set: {PATH: VALUE}}`` changes single values of the present one.
+    ``{set: {PATH: VALUE}}`` changes single values of the present one; ``{rollback: N}`` goes back
+    to a version.
     """
     by, note = _by(args), str(args.get("note") or "")
     raw = {key: value for key, value in args.items() if key not in ("by", "note")}
+    if set(raw) == {"rollback"}:
+        _roll_back(player, raw["rollback"], by, note)
+        return
+    if set(raw) in ({"policy"}, {"file"}):
+        (inner,) = raw.values()
+        raw = dict(inner) if isinstance(inner, Mapping) else {"path": inner}
     if set(raw) == {"set"}:
         raw = _with_changes(player.state.policy, raw["set"])
     source: Any = player.scenario.base / str(raw["path"]) if set(raw) == {"path"} else raw
@@ -45,6 +52,18 @@ def change_policy(player: Player, args: Args) -> None:
     except OSError as error:
         raise CannotPlay(f"{source} cannot be read: {error.strerror}") from None
     commands.set_policy(player.state, player.now, loaded.policy, by, note)
+
+
+def _roll_back(player: Player, to: Any, by: str, note: str) -> None:
+    if isinstance(to, Mapping):
+        to = to.get("to", to.get("version"))
+    number = max(player.past_policies) - 1 if to is True else to
+    version = player.past_policies.get(number) if isinstance(number, int) else None
+    if version is None:
+        known = ", ".join(map(str, player.past_policies))
+        raise CannotPlay(f"there is no version {to!r} of the policy; there is {known}")
+    why = note or f"rollback to version {version.number}"
+    commands.set_policy(player.state, player.now, version.policy, by, why)
 
 
 def _with_changes(policy: Policy, changes: Any) -> Any:
@@ -191,7 +210,8 @@ def drain(player: Player, args: Args) -> None:
 def pause(player: Player, args: Args) -> None:
     """Grant nothing for a while, or again."""
     on = args.get("on", True)
-    on = {"on": True, "off": False}.get(on, on) if isinstance(on, str) else on
+    words = {"on": True, "off": False, "grants": True}
+    on = words.get(on, on) if isinstance(on, str) else on
     if not isinstance(on, bool):
         raise CannotPlay(f"'pause' is true or false, not {on!r}")
     text = str(args.get("text") or "")
@@ -208,8 +228,8 @@ def change_runtime(player: Player, args: Args) -> None:
     if "manual" in args:
         rules = replace(rules, manual=args["manual"] is True)
     player.servers.rules = rules
-    if "unreachable" in args:
-        on = args["unreachable"] is True
+    if "unreachable" in args or "reachable" in args:
+        on = args["unreachable"] is True if "unreachable" in args else not args["reachable"]
         player.servers.unreachable = on
         text = str(args.get("text") or "")
         commands.switch(player.state, player.now, "unreachable", on, "governor", text)
@@ -250,7 +270,9 @@ def reading(player: Player, args: Args) -> None:
     """A trusted reading of a device; kept until its next."""
     where: dict[str, Any] = {"node": args.get("node")}
     where |= {"index": args["index"]} if "index" in args else {}
-    if isinstance(args.get("device"), int):
+    if isinstance(args.get("device"), Mapping):
+        where |= args["device"]
+    elif isinstance(args.get("device"), int):
         where["index"] = args["device"]
     elif args.get("device", args.get("uuid")) is not None:
         where["device"] = args.get("device", args.get("uuid"))

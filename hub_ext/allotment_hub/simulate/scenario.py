@@ -17,8 +17,12 @@ from .document import Sheet, failed, nearest, read_sheet
 from .match import PatternError, check_pattern
 
 TOP_KEYS = frozenset(
-    {"name", "case", "about", "start", "policy", "inventory", "runtime", "users", "timeline"}
-)
+    {
+        "name", "case", "about", "start", "policy", "inventory", "runtime", "users", "ages",
+        "timeline",
+    }
+)  # fmt: skip
+AGES = frozenset({"report", "reading"})
 RUNTIME_KEYS = frozenset({"start_after", "stop_after", "manual"})
 DEFAULT_START = "2026-01-05T00:00:00Z"
 """Monday, midnight UTC: where a timeline begins when the file says nothing else."""
@@ -63,7 +67,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A timeline with the world it is played in. ``start_ms`` is its wall-clock beginning."""
+    """A timeline with the world it is played in. ``start_ms`` is its wall-clock beginning.
+
+    ``ages``: how old a report or reading may be, in milliseconds; what is not there is as the
+    policy says.
+    """
 
     file: str
     base: FilePath
@@ -75,6 +83,7 @@ class Scenario:
     inventory: Any
     runtime: RuntimeRules
     users: Mapping[str, tuple[str, ...]]
+    ages: Mapping[str, int]
     steps: tuple[Step, ...]
     sheet: Sheet
 
@@ -116,6 +125,7 @@ def read_scenario(text: str, file: str = "scenario", base: FilePath | None = Non
         inventory=raw.get("inventory", []),
         runtime=_runtime(raw.get("runtime"), sheet),
         users=_users(raw.get("users"), sheet),
+        ages=_ages(raw.get("ages"), sheet),
         steps=_timeline(raw.get("timeline"), sheet),
         sheet=sheet,
     )
@@ -197,6 +207,16 @@ def _users(value: Any, sheet: Sheet) -> dict[str, tuple[str, ...]]:
             listed = []
         users[name] = tuple(listed)
     return users
+
+
+def _ages(value: Any, sheet: Sheet) -> dict[str, int]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        sheet.fault(("ages",), "has to be a mapping such as {report: 3m, reading: 3m}")
+        return {}
+    _known(value, AGES, ("ages",), sheet)
+    return {key: _duration(value, key, ("ages",), sheet, 0) for key in value if key in AGES}
 
 
 def _timeline(value: Any, sheet: Sheet) -> tuple[Step, ...]:

@@ -10,7 +10,7 @@ from allotment_hub import sentences
 from allotment_hub.domain.leases import Lease
 from allotment_hub.domain.ordering import position
 from allotment_hub.domain.requests import Ask, Pass, Reason, Request
-from allotment_hub.domain.state import bucket_key
+from allotment_hub.domain.state import bucket_key, candidate_cells
 
 from .frame import Frame, duration, gpus, gpus_by_name, memory
 
@@ -75,7 +75,7 @@ def request_view(
         "tenant": request.tenant,
         "user": request.user,
         "class": request.class_,
-        "pool": _pool(request, lease),
+        "pool": _pool(frame, request, lease),
         "server": request.server,
         "asked": ask_view(request.ask),
         "position": place,
@@ -225,5 +225,9 @@ def _place(frame: Frame, request: Request) -> tuple[int | None, int | None]:
     return position(frame.state, request, bucket, frame.now)
 
 
-def _pool(request: Request, lease: Lease | None) -> str | None:
-    return lease.pool if lease is not None else request.ask.pool
+def _pool(frame: Frame, request: Request, lease: Lease | None) -> str | None:
+    """The pool that it is in, that it asks for, or the only one where it can be placed."""
+    if lease is not None or request.ask.pool is not None:
+        return request.ask.pool if lease is None else lease.pool
+    pools = {pool for pool, _ in candidate_cells(frame.state.policy, request)}
+    return pools.pop() if len(pools) == 1 else None
