@@ -26,7 +26,7 @@ class Want:
     """What one placement needs: the shape, whose it is and when its devices are free again.
 
     ``owed``: it lies within its tenant's guarantee. ``priority``: that of its class.
-    ``blind``: what is kept for others is looked past, to find out whether that is in the way.
+    ``only``: the devices to choose from, where not all are. ``blind``: what is kept for others is looked past, to find out whether that is in the way.
     """
 
     ask: Ask
@@ -35,6 +35,7 @@ class Want:
     owed: bool = False
     priority: int = 0
     blind: bool = False
+    only: frozenset[str] | None = None
 
     @property
     def per_node(self) -> int:

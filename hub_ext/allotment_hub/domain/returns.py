@@ -69,7 +69,7 @@ def candidates(state: State, request: Request, cell: Cell, now: int) -> list[Lea
     for pool in state.policy.pools:
         if group_of_pool(state.policy, pool) != cell.group:
             continue
-        for lease_id in state.by_cell.get((pool, cell.flavor), ()):
+        for lease_id in state.offers.get((pool, cell.flavor), ()):
             lease = state.leases[lease_id]
             if state.claim_of.get(lease.id, request.id) != request.id:
                 continue
@@ -91,6 +91,10 @@ def plan_return(state: State, request: Request, cell: Cell, shortage: int, now: 
         return None
     # Devices come back at different times; a reservation of somebody else is kept throughout.
     want = Want(request.ask, request.id, max(ends_by(lease, now) for lease in offered), owed=True)
+    if shortage:
+        lent = _on_what_is_lent(state, stock, cell, want, offered, shortage, now)
+        if lent is not None:
+            return lent
     placed = plan_devices(state, stock, want, offered, now)
     if placed is None:
         return None
@@ -98,6 +102,28 @@ def plan_return(state: State, request: Request, cell: Cell, shortage: int, now: 
     if victims is None:
         return None
     ready_at = max((ends_by(lease, now) for lease in victims), default=now)
+    return Plan(tuple(victims), tuple(placed[1]), ready_at)
+
+
+def _on_what_is_lent(
+    state: State,
+    stock: Stock,
+    cell: Cell,
+    want: Want,
+    offered: Sequence[Lease],
+    shortage: int,
+    now: int,
+) -> Plan | None:
+    """A return of what the owner has lent, on the very devices that come back: what is free
+    besides may be the guarantee of somebody who does not lend."""
+    victims = _cover_shortage(cell, [], offered, shortage)
+    if victims is None:
+        return None
+    devices = frozenset(device.uuid for lease in victims for device in lease.devices)
+    placed = plan_devices(state, stock, replace(want, only=devices), victims, now)
+    if placed is None:
+        return None
+    ready_at = max(ends_by(lease, now) for lease in victims)
     return Plan(tuple(victims), tuple(placed[1]), ready_at)
 
 
