@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 from allotment_hub.cli import main
+from allotment_hub.domain.policy import Policy
 from allotment_hub.policyfile import dump_policy, load_policy, to_yaml
+from allotment_hub.simulate.dryrun import Past, dry_run
 
 from .builders import GOOD, spoiled
 
@@ -260,9 +262,10 @@ def test_history_rollback_and_dry_run(
     assert capsys.readouterr().out == "rolled back to version 1; version 3 is in force\n"
     assert peer.asked[-1][2] == {"to": 1, "note": "too much"}
 
-    peer.answers["POST", f"{API}/policy/dry-run"] = 200, {"granted": 4}
+    report = dry_run(Past(requests=(), leases=()), (), Policy(), Policy(), 0, 3_600_000)
+    peer.answers["POST", f"{API}/policy/dry-run"] = 200, report
     assert at(peer, "dry-run", str(good), "--since", "7d") == 0
-    assert capsys.readouterr().out == "granted: 4\n"
+    assert capsys.readouterr().out.startswith("0 requests of 1.0 hours, replayed under both")
     assert peer.asked[-1][2] == {"text": good.read_text(), "since": "7d"}
 
 

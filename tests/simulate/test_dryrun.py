@@ -149,3 +149,12 @@ def test_a_running_lease_counts_to_the_end_of_its_term() -> None:
     one = Past(requests=(replace(row, state="granted"),), leases=(alive,))
     report = dry_run(one, player.state.nodes.values(), policy, policy, player.base, player.now)
     assert report["started"] == {"old": 1, "new": 1}
+
+
+def test_what_still_waits_is_replayed_for_as_long_as_its_class_says() -> None:
+    player = recorded()
+    policy = player.state.policy
+    row = replace(player.past_requests["left"], state="queued")
+    one = Past(requests=(row,), leases=())
+    report = dry_run(one, player.state.nodes.values(), policy, policy, player.base, player.now)
+    assert (report["requests"], report["left_out"]) == (1, 0)

@@ -236,9 +236,40 @@ def dry_run(args: argparse.Namespace) -> int:
     if args.json or not isinstance(answer, dict):
         print_json(answer)
     else:
-        for key, value in answer.items():
-            print(f"{key}: {_written(value)}")
+        _print_dry_run(answer)
     return 0
+
+
+def _print_dry_run(report: dict[str, Any]) -> None:
+    """Who would have waited more or less, by tenant and class, and what else would differ."""
+    hours = report["span_s"] / 3600
+    print(f"{report['requests']} requests of {hours:.1f} hours, replayed under both policies")
+    rows = [("all", *_compared(report))]
+    for by in ("tenant", "class"):
+        rows += [(f"{by} {name}", *_compared(row)) for name, row in report[f"by_{by}"].items()]
+    head = ["", "longer", "shorter", "mean wait s", "p95 wait s", "asked back", "refused"]
+    print(table(head, rows))
+    for row in report["most_changed"][:10]:
+        waits = row["wait_s"]
+        print(f"{row['request']} ({row['tenant']}, {row['gpus']:g} GPUs): "
+              f"waits {waits['old']:g} s → {waits['new']:g} s")  # fmt: skip
+    for row in report["refused"][:10]:
+        print(f"{row['request']} ({row['tenant']}) would be refused: {row['refused']['new']}")
+    if report["left_out"]:
+        print(f"left out: {report['left_out']} requests that never ran")
+    for one in report["not_replayed"]:
+        print(f"not replayed: {one}")
+
+
+def _compared(row: dict[str, Any]) -> list[Any]:
+    def both(values: dict[str, Any], key: str | None = None) -> str:
+        shown = [values[side] if key is None else values[side][key] for side in ("old", "new")]
+        return " → ".join("-" if one is None else f"{one:g}" for one in shown)
+
+    return [
+        row["longer"], row["shorter"], both(row["wait_s"], "mean"), both(row["wait_s"], "p95"),
+        both(row["returns"]), both(row["rejected"]),
+    ]  # fmt: skip
 
 
 def history(args: argparse.Namespace) -> int:

@@ -130,7 +130,9 @@ def distribution(waits: Sequence[Wait]) -> Distribution:
     )  # fmt: skip
 
 
-def grouped(waits: Iterable[Wait], by: Literal["tenant", "class", "shape"]) -> dict[str, list[Wait]]:
+def grouped(
+    waits: Iterable[Wait], by: Literal["tenant", "class", "shape"]
+) -> dict[str, list[Wait]]:
     """Waits by tenant, class or shape, in the order of the names."""
     groups: dict[str, list[Wait]] = {}
     for wait in waits:

@@ -109,15 +109,16 @@ def dry_run(
         Plain data: seconds, and GPU counts as numbers.
     """
     nodes = tuple(nodes)
-    before, after = (_replayed(past, nodes, policy, since, until) for policy in (old, new))
+    jobs = {job.id: job for job in _jobs(past, old, until)}
+    before, after = (_replayed(past, jobs, nodes, policy) for policy in (old, new))
     counted = [
         request for request in past.requests
-        if since <= request.submitted_at < until and request.id in before.jobs
+        if since <= request.submitted_at < until and request.id in jobs
     ]  # fmt: skip
     rows = [_Row(request, before.seen(request.id), after.seen(request.id)) for request in counted]
     rows.sort(key=lambda row: row.request.sequence)
     left_out = sum(
-        1 for r in past.requests if since <= r.submitted_at < until and r.id not in before.jobs
+        1 for r in past.requests if since <= r.submitted_at < until and r.id not in jobs
     )
     return {
         "span_s": (until - since) / 1000,
@@ -153,7 +154,6 @@ class Seen:
 
 @dataclass(slots=True)
 class _Replayed:
-    jobs: Mapping[str, Job]
     runs: Mapping[str, Run]
     refused: dict[str, str] = field(default_factory=dict)
 
@@ -166,10 +166,9 @@ class _Replayed:
 
 
 def _replayed(
-    past: Past, nodes: Sequence[Node], policy: Policy, since: int, until: int
+    past: Past, jobs: Mapping[str, Job], nodes: Sequence[Node], policy: Policy
 ) -> _Replayed:
     asked = {request.id: request for request in past.requests}
-    jobs = {job.id: job for job in _jobs(past, until)}
     known = {
         id: job for id, job in jobs.items()
         if job.tenant in policy.tenants and policy.tenants[job.tenant].groups
@@ -182,10 +181,10 @@ def _replayed(
 
     replay = Recorded(policy, nodes, list(known.values()), asked, note)
     replay.run()
-    return _Replayed(jobs, replay.account.runs, refused)
+    return _Replayed(replay.account.runs, refused)
 
 
-def _jobs(past: Past, until: int) -> list[Job]:
+def _jobs(past: Past, old: Policy, until: int) -> list[Job]:
     """The recorded work as rows of a trace: each request that ever ran, for as long as it did.
 
     What runs at the end of the span is taken to run to the end of its term.
@@ -203,7 +202,8 @@ def _jobs(past: Past, until: int) -> list[Job]:
     for request in past.requests:
         length = ran.get(request.id)
         if length is None and request.live:  # it still waits: it will run as long as it said
-            length = request.ask.duration
+            class_ = old.classes.get(request.class_)
+            length = request.ask.duration or (class_.duration.default if class_ else None)
         if length is None or request.state == "rejected":
             continue
         jobs.append(Job(
