@@ -282,3 +282,9 @@ def stopwatch() -> Callable[[], float]:
     """Start to measure: what is returned tells the seconds of real time since this call."""
     began = time.perf_counter()
     return lambda: time.perf_counter() - began
+
+
+def cpu_stopwatch() -> Callable[[], float]:
+    """As :func:`stopwatch`, in seconds that this process computed: others do not count."""
+    began = time.process_time()
+    return lambda: time.process_time() - began

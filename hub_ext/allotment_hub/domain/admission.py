@@ -12,7 +12,7 @@ from . import quota
 from .checks import CEILING, PLACEMENT, Blocked, Fit, check, interruptible_of
 from .events import Claim
 from .leases import UNASSIGNED, Lease
-from .ordering import OrderKey, bucket_order, decisive
+from .ordering import OrderKey, bucket_order, decisive, lines_in_front
 from .preemption import plan_preemption
 from .records import replace
 from .requests import Reason, Request
@@ -91,15 +91,21 @@ def request_dues(state: State) -> list[int]:
 def _admit(state: State, now: int) -> None:
     """One pass, in order, over the lines whose answer may have changed since the last."""
     heap: list[tuple[OrderKey, int, Bucket]] = []
-    for number, bucket in enumerate(_lines_to_try(state, now)):
-        heap.append((bucket_order(state, bucket, now), number, bucket))
+    rooms = _lines_to_try(state, now)
+    for number, key in enumerate(rooms):
+        bucket = state.queue.get(key)
+        if bucket is not None:
+            heap.append((bucket_order(state, bucket, now), number, bucket))
     heapq.heapify(heap)
     while heap:
-        key, number, bucket = heapq.heappop(heap)
+        order, number, bucket = heapq.heappop(heap)
         if not bucket.entries or state.queue.get(bucket.key) is not bucket:
             continue
+        room = rooms[bucket.key]
+        if room is not None and not room.may_still_fit(bucket):
+            continue  # those in front have taken what had come free
         fresh = bucket_order(state, bucket, now)
-        if fresh > key:
+        if fresh > order:
             heapq.heappush(heap, (fresh, number, bucket))
             continue
         first_by = decisive(fresh, heap[0][0]) if heap else ""
@@ -107,18 +113,19 @@ def _admit(state: State, now: int) -> None:
             heapq.heappush(heap, (bucket_order(state, bucket, now), number, bucket))
 
 
-def _lines_to_try(state: State, now: int) -> list[Bucket]:
+def _lines_to_try(state: State, now: int) -> dict[tuple[object, ...], _Room | None]:
     """The lines to look at: new ones, those that wait for what has been freed or lent, and those
-    whose time has come. Takes note that they have been looked at.
+    whose time has come. Takes note that they have been looked at. A line that is looked at only
+    for what has come free comes with it.
     """
-    keys = dict.fromkeys(state.dirty)
+    keys: dict[tuple[object, ...], _Room | None] = dict.fromkeys(state.dirty)
     if state.dirty_general:
         keys.update(state.general)
-    for stock_key in state.dirty_stocks:
-        free = _open_to_all(state, stock_key)
+    for stock_key, freed in state.dirty_stocks.items():
+        room = _Room(state, stock_key, freed)
         for key in state.lines.get(stock_key, ()):
-            if key not in keys and _may_fit(state, state.queue[key], free):
-                keys[key] = None
+            if keys.get(key, room) is not None and room.may_fit(state.queue[key]):
+                keys[key] = None if key in keys else room
     for stock_key in state.dirty_loans:
         for key in state.lines.get(stock_key, ()):
             line = state.queue[key]
@@ -128,48 +135,96 @@ def _lines_to_try(state: State, now: int) -> list[Bucket]:
         keys[heapq.heappop(state.retries)[-1]] = None
     state.dirty, state.dirty_stocks, state.dirty_loans = {}, {}, {}
     state.dirty_general = False
-    return [state.queue[key] for key in keys if key in state.queue]
+    return keys
 
 
-def _open_to_all(state: State, stock_key: tuple[str, str]) -> int:
-    """What is free of a stock and held for no claim."""
-    stock = state.stocks.get(stock_key)
-    if stock is None:
-        return 0
-    free = stock.free
-    for uuid in state.held:
-        node, key, position = state.places.get(uuid, ("", stock_key, 0))
-        if node and key == stock_key:
-            shelf = stock.shelves[node]
-            whole = stock.capacity if position in shelf.free else 0
-            free -= whole or shelf.part.get(position, 0)
-    return free
-
-
-def _may_fit(state: State, bucket: Bucket, free: int) -> bool:
-    """Whether something freed can have changed the answer. Where less is free than is asked for
-    and nothing may be asked back, or where there is still nothing to borrow, it cannot. Who has
-    a claim is looked at when its devices come back; sooner only if ``free``, what is held for
-    nobody, is enough.
+class _Room:
+    """What has come free in a stock, held against many lines: figures that they share are worked
+    out once. A yes may be wrong, since the checks look again; a no must not.
     """
-    if bucket.blocked is None:
-        return True
-    if bucket.owed:
-        return bucket.entries[0][2] not in state.claims or free >= bucket.sample.ask.gpus
-    gpus, tenant = bucket.sample.ask.gpus, bucket.sample.tenant
-    if any(quota.room(state, state.cell(*key), tenant) >= gpus for key in bucket.cells):
-        return True  # its guarantee covers it by now
-    if not any(state.stocks[key].free >= gpus for key in bucket.stocks if key in state.stocks):
+
+    def __init__(
+        self, state: State, stock_key: tuple[str, str], freed: tuple[str, ...] | None
+    ) -> None:
+        self.state, self.stock_key = state, stock_key
+        # None: not only devices have come free, but what was kept of those that were.
+        self.fresh = freed is None or any(uuid not in state.held for uuid in freed)
+        self._stock = state.stocks.get(stock_key)
+        self._held = _held_free(state, stock_key)
+        self._look()
+
+    def _look(self) -> None:
+        self.free = self._stock.free if self._stock is not None else 0
+        self.open = self.free - self._held
+        self._left: dict[tuple[str, tuple[str, str]], int] = {}
+        self._loans: dict[tuple[str, str], int] = {}
+
+    def may_still_fit(self, line: Bucket) -> bool:
+        """As :meth:`may_fit`, after others may have taken some of it."""
+        if self._stock is not None and self._stock.free != self.free:
+            self._look()
+        return self.may_fit(line)
+
+    def may_fit(self, line: Bucket) -> bool:
+        """Whether the answer for a line may have changed. Who has a claim is looked at when its
+        devices come back; sooner only where enough is free that is held for nobody, and was not
+        already when it was last looked at.
+        """
+        if line.blocked is None:
+            return True
+        gpus, tenant = line.sample.ask.gpus, line.sample.tenant
+        if line.owed:
+            first = line.entries[0][2]
+            if first not in self.state.claims:
+                return True
+            return (
+                self.open >= gpus
+                and (self.fresh or line.short)
+                and any(self._owned(key, tenant, gpus, first) for key in line.cells)
+            )
+        nothing = line.blocked.code in ("NothingToBorrow", "LendLimitReached")
+        for key in line.cells:
+            left = self.left(key, tenant)
+            if left >= gpus:
+                return True  # its guarantee covers it by now
+            if (key[1] != self.stock_key[1]) or self.free < gpus:
+                continue
+            if not nothing or gpus - max(0, left) <= self.loans(key):
+                return True
         return False
-    if bucket.blocked.code in ("NothingToBorrow", "LendLimitReached"):
-        return any(_could_borrow(state, bucket, key, gpus) for key in bucket.cells)
-    return True
+
+    def left(self, key: tuple[str, str], tenant: str) -> int:
+        """What a tenant has left of its guarantee."""
+        known = self._left.get((tenant, key))
+        if known is None:
+            known = self._left[tenant, key] = quota.room(self.state, self.state.cell(*key), tenant)
+        return known
+
+    def loans(self, key: tuple[str, str]) -> int:
+        """What could be lent beside what is lent."""
+        known = self._loans.get(key)
+        if known is None:
+            cell = self.state.cell(*key)
+            lend, _, lent, over = quota.totals(self.state, cell)
+            known = lend + quota.unassigned(self.state, cell) - lent - over
+            self._loans[key] = known
+        return known
+
+    def _owned(self, key: tuple[str, str], tenant: str, gpus: int, request: str) -> bool:
+        """Whether loans leave a guarantee whole as it is, with nothing coming back."""
+        return not quota.shortage(self.state, self.state.cell(*key), tenant, gpus, 0, request)
 
 
-def _could_borrow(state: State, bucket: Bucket, key: tuple[str, str], gpus: int) -> bool:
-    cell, tenant = state.cell(*key), bucket.sample.tenant
-    own, beyond = quota.split(state, cell, tenant, gpus)
-    return not beyond or not quota.shortage(state, cell, tenant, own, beyond)
+def _held_free(state: State, stock_key: tuple[str, str]) -> int:
+    """What is free of a stock but held for claims."""
+    held = 0
+    for uuid in state.held:
+        place = state.places.get(uuid)
+        if place is not None and place[1] == stock_key:
+            stock = state.stocks[stock_key]
+            shelf, position = stock.shelves[place[0]], place[2]
+            held += stock.capacity if position in shelf.free else shelf.part.get(position, 0)
+    return held
 
 
 def _try(state: State, bucket: Bucket, order: OrderKey, now: int, first_by: str = "") -> bool:
@@ -183,7 +238,7 @@ def _try(state: State, bucket: Bucket, order: OrderKey, now: int, first_by: str 
         grant(state, request, result, now, passed=passed, first_by=first_by)
         return True
     bucket.blocked = _ask_back(state, request, result, now)
-    bucket.owed = result.owed
+    bucket.owed, bucket.short = result.owed, result.shortage > 0
     if request.id in state.claims:
         _ask_back_more(state, bucket, now)
     if bucket.blocked.code in GENERAL:
@@ -270,12 +325,11 @@ def _passed(state: State, bucket: Bucket, order: OrderKey, cell: Cell, now: int)
     """The requests earlier in line for the same devices that this grant goes past."""
     key = (cell.group, cell.flavor)
     return tuple(
-        other.entries[0][2]
-        for other in state.queue.values()
-        if other is not bucket
-        and other.blocked is not None
-        and key in other.stocks
-        and bucket_order(state, other, now) < order
+        sorted(
+            other.entries[0][2]
+            for other in lines_in_front(state, key, order, now)
+            if other is not bucket and other.blocked is not None
+        )
     )
 
 
@@ -424,6 +478,8 @@ def _move_loans(state: State, cell: Cell, now: int) -> None:
     for lease in reversed(_borrowers(state, cell)):
         if not any(excess.values()):
             break
+        if not any(excess.get(name) for name, _ in lease.lenders):
+            continue
         lenders = _moved(lease, excess, spare)
         if lenders != lease.lenders:
             changed = replace(lease, lenders=lenders)

@@ -17,7 +17,7 @@ from .placement import Want, place
 from .policy import Interruptible, WorkClass
 from .reasons import reason
 from .requests import Reason, Request
-from .state import Cell, State, gone_by
+from .state import Cell, State, bucket_key, gone_by
 from .stock import Stock
 
 CEILING = 0
@@ -221,7 +221,7 @@ def _kept_below_ceiling(
         if state.policy.classes[request.class_].priority > kept.priority:
             continue
         holder = state.requests.get(kept.request)
-        if holder is not None and not kept.devices and request.submitted_at < holder.submitted_at:
+        if holder is not None and _before(state, request, holder, alike=bool(kept.devices)):
             continue  # it was asked for before: room is kept from those behind
         term = _term(state, request, cell, borrowed=False)
         if _ends_at(state, request, term, now) <= kept.starts_at:
@@ -234,6 +234,14 @@ def _kept_below_ceiling(
         if then + kept.gpus + request.ask.gpus > share.ceiling:
             return kept
     return None
+
+
+def _before(state: State, request: Request, holder: Request, *, alike: bool) -> bool:
+    """Whether a request is in front of another one, and (``alike``) in the same line."""
+    mine, other = (request.submitted_at, request.sequence), (holder.submitted_at, holder.sequence)
+    if mine >= other:
+        return False
+    return not alike or bucket_key(state.policy, request) == bucket_key(state.policy, holder)
 
 
 def _check_borrowing(

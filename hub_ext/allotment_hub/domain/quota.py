@@ -183,11 +183,10 @@ def coming_back(state: State, cell: Cell, request: str) -> int:
     """What is asked back of a cell's loans for other requests: those claims are counted as used
     already, and the loans they bring back must not be counted against the next owner as well.
     """
-    if cell.coming is None:
-        cell.coming = sum(_loans(state, cell, lease_id) for lease_id in state.claim_of)
-    own = state.claims.get(request)
+    total = state.loans_coming.get((cell.pool, cell.flavor), 0)
+    own = state.claims.get(request) if total else None
     mine = [v for v in own.victims if state.claim_of.get(v) == request] if own is not None else ()
-    return cell.coming - sum(_loans(state, cell, lease_id) for lease_id in mine)
+    return total - sum(_loans(state, cell, lease_id) for lease_id in mine)
 
 
 def _loans(state: State, cell: Cell, lease_id: str) -> int:

@@ -38,11 +38,10 @@ CellKey = tuple[str, str]
 class Cell:
     """Who uses how much of one flavor in one pool, in milli-GPUs, by tenant.
 
-    ``totals`` are sums over all owners, and ``coming`` what is asked back, that :mod:`.quota`
-    keeps here until a count changes.
+    ``totals`` are sums over all owners that :mod:`.quota` keeps here until a count changes.
     """
 
-    __slots__ = ("borrowed", "coming", "flavor", "group", "lent", "pool", "totals", "used")
+    __slots__ = ("borrowed", "flavor", "group", "lent", "pool", "totals", "used")
 
     def __init__(self, pool: str, flavor: str, group: str) -> None:
         self.pool, self.flavor, self.group = pool, flavor, group
@@ -50,7 +49,6 @@ class Cell:
         self.borrowed: dict[str, int] = {}
         self.lent: dict[str, int] = {}
         self.totals: tuple[int, int, int, int] | None = None
-        self.coming: int | None = None
 
     def copy(self) -> Cell:
         other = Cell(self.pool, self.flavor, self.group)
@@ -60,7 +58,7 @@ class Cell:
         return other
 
     def count(self, lease: Lease, sign: int) -> None:
-        self.totals = self.coming = None
+        self.totals = None
         _add(self.used, lease.tenant, sign * lease.gpus)
         for lender, amount in lease.lenders:
             _add(self.borrowed, lease.tenant, sign * amount)
@@ -73,7 +71,7 @@ class Bucket:
     Because they are alike, only the first can be granted next, and what blocks it blocks all.
     """
 
-    __slots__ = ("blocked", "cells", "entries", "key", "owed", "retry", "sample", "stocks")
+    __slots__ = ("blocked", "cells", "entries", "key", "owed", "retry", "sample", "short", "stocks")
 
     def __init__(self, key: tuple[object, ...], sample: Request) -> None:
         self.key = key
@@ -83,6 +81,7 @@ class Bucket:
         self.stocks: tuple[tuple[str, str], ...] = ()
         self.blocked: Reason | None = None
         self.owed = False
+        self.short = False
         self.retry: tuple[int, int] | None = None
 
     def copy(self) -> Bucket:
@@ -90,6 +89,7 @@ class Bucket:
         other.entries = self.entries.copy()
         other.cells, other.stocks = self.cells, self.stocks
         other.blocked, other.owed, other.retry = self.blocked, self.owed, self.retry
+        other.short = self.short
         return other
 
 
@@ -229,8 +229,7 @@ class State:
     def _index_claim(self, claim: Claim, sign: int) -> None:
         _add(self.claimed, (claim.tenant, claim.pool, claim.flavor), sign * claim.gpus)
         _add(self.coming, (claim.tenant, claim.pool, claim.flavor), sign * claim.gpus)
-        cell = self.cell(claim.pool, claim.flavor)
-        cell.totals = cell.coming = None
+        self.cell(claim.pool, claim.flavor).totals = None
         for uuid, _ in claim.devices:
             if sign > 0:
                 self.held[uuid] = claim.request
@@ -238,12 +237,20 @@ class State:
                 del self.held[uuid]
         for lease_id in claim.victims:
             if sign > 0:
+                self._count_coming(lease_id, 1 if lease_id not in self.claim_of else 0)
                 self.claim_of[lease_id] = claim.request
                 self.watch_victim(lease_id)
             elif self.claim_of.get(lease_id) == claim.request:
+                self._count_coming(lease_id, -1)
                 del self.claim_of[lease_id]
-        if sign < 0:
+        if sign < 0 and not self._granted(claim.request):
             self._wake(claim.pool, claim.flavor)
+
+    def _count_coming(self, lease_id: str, sign: int) -> None:
+        """Count the loan of a lease that is asked back: it is on its way to its owner."""
+        lease = self.leases.get(lease_id)
+        if lease is not None:
+            _add(self.loans_coming, (lease.pool, lease.flavor), sign * lease.borrowed)
 
     def watch_victim(self, lease_id: str) -> None:
         """Look at a lease that is claimed when its protected period is over."""
@@ -272,8 +279,13 @@ class State:
                 self.reserved[uuid] = (kept.request, kept.starts_at)
             else:
                 self.reserved.pop(uuid, None)
-        if sign < 0:
+        if sign < 0 and not self._granted(kept.request):
             self._wake(kept.pool, kept.flavor)
+
+    def _granted(self, request_id: str) -> bool:
+        """Whether what was kept for a request is in its use by now, and thus free for nobody."""
+        request = self.requests.get(request_id)
+        return request is not None and request.state == "granted"
 
     def _put_node(self, record: NodeRecord) -> None:
         name = record.node.name
@@ -322,6 +334,9 @@ class State:
         if old is not None:
             check_edge(LEASE_EDGES, f"lease {new.id}", old.state, new.state)
             self._change_of_claimed(old, new)
+        claimed = new.id in self.claim_of
+        if claimed:
+            self._count_coming(new.id, -1)
         same = old is not None and new.live and _counts_alike(old, new)
         if old is not None and not same:
             self._count(old, -1, devices=not new.live)
@@ -331,7 +346,9 @@ class State:
             if not same:
                 self._count(new, 1, devices=old is None)
             if old is not None and old.lenders != new.lenders:
-                self._wake(new.pool, new.flavor)
+                self.dirty_stocks.setdefault(
+                    (self.cell(new.pool, new.flavor).group, new.flavor), ()
+                )
             due = lease_due(new)
             if due is not None:
                 heapq.heappush(self.due, (due, new.id))
@@ -341,6 +358,8 @@ class State:
             claimant = self.requests.get(self.claim_of.get(new.id, ""))
             if claimant is not None and claimant.state == "queued":
                 self.dirty[bucket_key(self.policy, claimant)] = None
+        if claimed:
+            self._count_coming(new.id, 1)
         if old is None:
             if new.lenders:
                 self.dirty_loans[self.cell(new.pool, new.flavor).group, new.flavor] = None
@@ -367,6 +386,11 @@ class State:
         self.touched.setdefault(key, False)
         if lease.lenders or ends_anyway(lease):
             _add(self.takeable, (self.cells[key].group, lease.flavor), sign * lease.gpus)
+            offers = self.offers.setdefault(key, {})
+            if sign > 0:
+                offers[lease.id] = None
+            else:
+                del offers[lease.id]
         if lease.lenders:
             entry = (lease.granted_at, lease.fence, lease.id)
             line = self.borrowers.setdefault(key, [])
@@ -391,7 +415,10 @@ class State:
                 node, stock_key, position = place
                 self.stocks[stock_key].change(node, position, sign * device.share)
                 if sign < 0:
-                    self.dirty_stocks[stock_key] = None
+                    freed = self.dirty_stocks.get(stock_key, ())
+                    self.dirty_stocks[stock_key] = (
+                        (*freed, device.uuid) if freed is not None else None
+                    )
         for node in lease.nodes if lease.cpus or lease.memory else ():
             cpus, memory = self.host_used.get(node, (0, 0))
             self.host_used[node] = (cpus + sign * lease.cpus, memory + sign * lease.memory)
@@ -450,6 +477,7 @@ class State:
         self.taken: dict[str, int] = {}
         self.host_used: dict[str, tuple[int, int]] = {}
         self.by_cell: dict[CellKey, dict[str, None]] = {}
+        self.offers: dict[CellKey, dict[str, None]] = {}
         self.borrowers: dict[CellKey, list[tuple[int, int, str]]] = {}
         self.used_by_user: dict[tuple[str, str], int] = {}
         self.used_by_tenant: dict[str, int] = {}
@@ -472,6 +500,7 @@ class State:
         self.reserved: dict[str, tuple[str, int]] = {}
         self.claimed: dict[tuple[str, str, str], int] = {}
         self.coming: dict[tuple[str, str, str], int] = {}
+        self.loans_coming: dict[CellKey, int] = {}
         self.claim_of: dict[str, str] = {}
         self.victim_due: list[tuple[int, str]] = []
         self.recheck_claims: set[str] = set()
@@ -481,7 +510,7 @@ class State:
         self.lines: dict[tuple[str, str], dict[tuple[object, ...], None]] = {}
         self.dirty: dict[tuple[object, ...], None] = {}
         self.general: dict[tuple[object, ...], None] = {}
-        self.dirty_stocks: dict[tuple[str, str], None] = {}
+        self.dirty_stocks: dict[tuple[str, str], tuple[str, ...] | None] = {}
         self.dirty_loans: dict[tuple[str, str], None] = {}
         self.dirty_general = True
         self.retries: list[tuple[int, int, str, tuple[object, ...]]] = []
@@ -549,7 +578,7 @@ class State:
                 value = {key: part.copy() for key, part in value.items()}
             elif name == "borrowers":
                 value = {key: line.copy() for key, line in value.items()}
-            elif name in ("by_cell", "passes", "lines"):
+            elif name in ("by_cell", "offers", "passes", "lines"):
                 value = {key: dict(part) for key, part in value.items()}
             elif isinstance(value, (dict, list, set)):
                 value = value.copy()
