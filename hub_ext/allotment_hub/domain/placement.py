@@ -26,7 +26,8 @@ class Want:
     """What one placement needs: the shape, whose it is and when its devices are free again.
 
     ``owed``: it lies within its tenant's guarantee. ``priority``: that of its class.
-    ``only``: the devices to choose from, where not all are. ``blind``: what is kept for others is looked past, to find out whether that is in the way.
+    ``only``: the devices to choose from, where not all are. ``blind``: what is kept for others is
+    looked past, to find out whether that is in the way.
     """
 
     ask: Ask
@@ -47,10 +48,13 @@ def usable(state: State, want: Want) -> Usable:
     begins before ``want`` is certain to have ended.
     """
     held, reserved = state.held, state.reserved
-    if want.blind or not (held or reserved):
+    only = want.only
+    if want.blind or not (held or reserved or only is not None):
         return None
 
     def check(uuid: str) -> bool:
+        if only is not None and uuid not in only:
+            return False
         if held.get(uuid, want.request) != want.request:
             return False
         kept = reserved.get(uuid)
