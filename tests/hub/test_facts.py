@@ -107,6 +107,26 @@ def test_a_pending_start_is_cancelled_without_a_phantom(tiny: RealHub, peer: Gat
     tiny.wait_ready("ann")
 
 
+def test_who_watches_a_cancelled_start_is_not_told_that_it_is_ready(tiny: RealHub) -> None:
+    pending = tiny.spawn_in_background("ann", {**ONE, "args": ["--deaf"]}, "x")
+    tiny.wait(lambda: tiny.server_pids("ann", "x"), 20, "no process")
+    told: list[dict[str, Any]] = []
+    with tiny.client.stream(
+        "GET", f"{tiny.api_url}/users/ann/servers/x/progress",
+        headers={"Authorization": f"token {tiny.token}"},
+    ) as stream:  # fmt: skip
+        stopping = tiny.stop_in_background("ann", "x")
+        for line in stream.iter_lines():
+            if line.startswith("data: "):
+                told.append(json.loads(line.removeprefix("data: ")))
+                if told[-1].get("failed") or told[-1].get("ready"):
+                    break
+    stopping.join(30)
+    pending.join(30)
+    assert told[-1].get("failed") is True, told
+    assert not any(event.get("ready") for event in told)
+
+
 def test_a_server_that_dies_at_once_is_said_so_at_once(tiny: RealHub, peer: GatePeer) -> None:
     """SPAWN-12: long before the hub's own time limits."""
     answer = tiny.start_server("ann", {**ONE, "args": ["--dead"]})
@@ -167,7 +187,7 @@ def test_a_mark_is_on_the_server_as_long_as_its_lease(tiny: RealHub, peer: GateP
 def test_two_starts_at_once_are_one(tiny: RealHub, peer: GatePeer) -> None:
     """The second POST is answered 202 and its options are ignored."""
     first = tiny.spawn_in_background("ann", {**ONE, "args": ["--deaf"]}, "x")
-    tiny.wait(lambda: tiny.server("ann", "x").get("pending") == "spawn", 20)
+    tiny.wait(lambda: tiny.server_pids("ann", "x"), 20, "no process")
     second = tiny.start_server("ann", {"allotment": {"gpus": 3}}, "x")
     assert second.status_code == 202
     assert [lease["gpus"] for lease in peer.leases.values()] == [1]

@@ -215,6 +215,9 @@ async def test_a_cancelled_start_ends_at_once_and_gives_back_later(
     with pytest.raises(asyncio.CancelledError):
         await spawning
     assert loop.time() - began < 1
+    ann.spawner._spawn_pending = ann.spawner._start_pending = False  # as the hub has it now
+    assert ann.spawner.server is not None
+    assert not ann.spawner.ready
     await until(lambda: peer.ended == ["l1"])
     assert not site.runtime.boxes
     assert "cancelled" in peer.names(gateapi.FAILED)[0]["detail"]

@@ -414,6 +414,15 @@ class RealHub:
         thread.start()
         return thread
 
+    def stop_in_background(self, user: str, server: str = "") -> threading.Thread:
+        """Ask to stop a server without waiting for the answer."""
+        token = self.user_token(user)
+        thread = threading.Thread(
+            target=lambda: self.api("DELETE", _path(user, server), None, token), daemon=True
+        )
+        thread.start()
+        return thread
+
     def environment_of(self, pid: int) -> dict[str, str]:
         """The environment that a process was started with."""
         return _environ(pid)

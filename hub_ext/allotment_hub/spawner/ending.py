@@ -137,6 +137,15 @@ class Ending(GateTraits):
         code: int | None = task.result()
         return code
 
+    @property
+    def ready(self) -> bool:
+        """Whether the server can be used: not while its lease is being given back.
+
+        Between a cancelled start and its stop the hub has a server on record and nothing pending,
+        and would tell whoever watches the start that it is ready.
+        """
+        return bool(super().ready) and self._parting is None  # type: ignore[misc]  # of JupyterHub's own class
+
     # -- stopping ----------------------------------------------------------------------------
 
     async def stop(self, now: bool = False) -> None:

@@ -101,7 +101,6 @@ class GateTraits(Configurable):
         user_options: dict[str, Any]
         orm_spawner: Any
         internal_ssl: bool
-        ready: bool
         active: bool
         pending: Any
         start_timeout: int
