@@ -51,6 +51,10 @@ class StartError(Exception):
     """The governor cannot start as it is set up; the message says what would be right."""
 
 
+class PortTaken(Exception):
+    """Somebody else has the port, and does not let go of it."""
+
+
 class GovernorApp(Application):
     """All settings of ``allotment-hub serve``; each can stand in a configuration file as
     ``c.GovernorApp.NAME``.
@@ -234,8 +238,25 @@ class GovernorApp(Application):
             runtime.lease_of = service.lease_of
         return service
 
+    def check_files(self) -> None:
+        """Look at the files at once where somebody waits at a terminal to hear of them.
+
+        A hub's service starts all the same, says what is wrong and tries again: a service that
+        ends would take the hub with it.
+        """
+        try:
+            self.read_policy()
+            if self.inventory != "nvml":
+                load_inventory(Path(self.inventory))
+        except ValueError as error:
+            raise StartError(str(error)) from None
+        except OSError as error:
+            raise StartError(f"{error.filename}: cannot be read: {error.strerror}") from None
+
     def make_site(self) -> Site:
         """All parts, put together."""
+        if self.standalone:
+            self.check_files()
         uptime = SteadyClock()
         authenticator, hub_auth = self.make_authenticator(uptime)
         settings: dict[str, Any] = {}
@@ -353,7 +374,7 @@ class GovernorApp(Application):
                 return bind_sockets(port, host)
             except OSError as error:
                 if loop.time() >= ends:
-                    raise StartError(f"port {port} of {host}: {error.strerror}") from None
+                    raise PortTaken(f"port {port} of {host}: {error.strerror}") from None
                 if not told:
                     self.log.warning(
                         "port %d of %s is taken; waiting for it: %s", port, host, error

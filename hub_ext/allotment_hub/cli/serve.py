@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .output import CheckFailed, UsageError
@@ -84,20 +85,28 @@ def serve(args: argparse.Namespace) -> int:
     from traitlets import TraitError
     from traitlets.config import Config
 
-    from allotment_hub.app import GovernorApp, StartError
+    from allotment_hub.app import GovernorApp, PortTaken, StartError
 
     app = GovernorApp(log_level="INFO")
     app.early = early
     try:
         if args.config is not None:
+            # traitlets passes over a file that is missing or broken, with a line in the log.
+            if not Path(args.config).is_file():
+                raise UsageError(f"{args.config}: there is no such file")
+            app.raise_config_file_errors = True
             app.load_config_file(args.config)
         # After the file: what was typed wins.
         app.update_config(Config({"GovernorApp": settings_of(args)}))
     except (TraitError, OSError) as error:
         raise UsageError(str(error)) from None
+    except UsageError:
+        raise
     except Exception as error:
         raise UsageError(f"{args.config}: {error}") from None
     try:
         return app.start()
     except StartError as error:
+        raise UsageError(str(error)) from None
+    except PortTaken as error:
         raise CheckFailed(str(error)) from None

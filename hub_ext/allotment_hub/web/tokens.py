@@ -118,7 +118,8 @@ class TokenFileAuthenticator:
 
     def __init__(self, path: Path, guest: str | None = None) -> None:
         self._path = path
-        self._read = _Read(self._stamp(), read_tokens(path))
+        known = read_tokens(path)
+        self._read = _Read(self._stamp(), known)
         self._guest = guest
         if guest is not None and self._named(guest) is None:
             raise TokenFileError(f"{path}: the guest {guest!r} has no token in it")
