@@ -43,6 +43,10 @@ def played(*steps: str) -> Player:
     return player
 
 
+def evidence_of(finding: Finding) -> dict[str, Any]:
+    return dict(finding.evidence)
+
+
 def found(player: Player, kind: str, **more: Any) -> list[Finding]:
     return [one for one in findings(player.state, player.now, **more) if one.kind == kind]
 
@@ -62,7 +66,7 @@ def test_a_high_class_behind_work_that_cannot_be_interrupted_is_an_inversion() -
     )
     (one,) = found(player, "priority-inversion")
     assert one.subject == "high"
-    assert dict(one.evidence)["held"] >= 4000
+    assert evidence_of(one)["held"] >= 4000
     text = finding_view(one, show_time)["text"]
     assert "waits while work of a lower class that cannot be interrupted holds" in text
 
@@ -104,7 +108,7 @@ def test_free_gpus_that_fit_nobody_are_fragmentation() -> None:
         "at: 1m, request: {as: wide, user: ben, kind: job, class: training, gpus: 2}",
     )
     (one,) = found(player, "fragmentation")
-    evidence = dict(one.evidence)
+    evidence = evidence_of(one)
     assert (evidence["free"], evidence["largest"], evidence["shapes"]) == (2000, 1000, ("2xany",))
     assert finding_view(one, show_time)["evidence"]["share"] == 0.25
 
@@ -112,7 +116,7 @@ def test_free_gpus_that_fit_nobody_are_fragmentation() -> None:
 def test_a_lost_device_leaves_guarantees_above_what_serves() -> None:
     player = played("at: 0s, device: {node: n1, index: 0, lost: true}")
     (one,) = found(player, "guarantees-above-capacity")
-    assert dict(one.evidence)["missing"] == 1000
+    assert evidence_of(one)["missing"] == 1000
     assert "8 GPUs and 7 serve: 1 are missing" in finding_view(one, show_time)["text"]
 
 
@@ -128,7 +132,7 @@ def test_being_asked_back_three_times_in_half_an_hour_is_suspicious() -> None:
     again = [Event(at, "lease.noticed", lease) for at in (0, 10 * MINUTE, 29 * MINUTE)]
     assert taken_in_turns(again[:2]) == ()
     (one,) = taken_in_turns(again)
-    assert (one.subject, dict(one.evidence)["by"]) == ("x", ("y",))
+    assert (one.subject, evidence_of(one)["by"]) == ("x", ("y",))
     back = replace(lease, request="y", reclaim=replace(lease.reclaim, for_request="x"))
     (first, *_) = taken_in_turns([*again, Event(5, "lease.noticed", back)])
     assert dict(first.evidence)["pair"] == ("y",)

@@ -43,9 +43,7 @@ def test_the_six_steps_and_five_groups_are_there() -> None:
     assert {item.part for item in items} == set(PARTS)
     played = {item.scenario for item in items if item.scenario}
     files = {
-        one.name.removesuffix(".yaml")
-        for one in kit().iterdir()
-        if one.name.endswith(".yaml")
+        one.name.removesuffix(".yaml") for one in kit().iterdir() if one.name.endswith(".yaml")
     }
     assert files - played == {"catalogue", "policy", "inventory"}
 
@@ -70,7 +68,8 @@ def test_what_is_written_can_be_played_again(verdict: Verdict, tmp_path: Path) -
     report = json.loads((tmp_path / "report.json").read_text("utf-8"))
     step = next(item for item in report["items"] if item["id"] == "step-3")
     assert step["records"]["requests"][0].keys() >= {"id", "queue", "asked", "leases"}
-    assert step["records"]["human_acts"] and step["records"]["quota_changes"]
+    assert step["records"]["human_acts"]
+    assert step["records"]["quota_changes"]
     file = tmp_path / step["repeat"].removeprefix("allotment-hub scenario ")
     assert main(["scenario", str(file)]) == 0
 

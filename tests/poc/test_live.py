@@ -18,7 +18,8 @@ def test_it_runs_what_can_be_run_and_leaves_nothing_behind(
     out = tmp_path / "report"
     try:
         for who in ("ann", "root"):
-            code = main(["poc", "--out", str(out), "--live", alone.url, "--token", alone.token(who)])
+            live = ["--live", alone.url, "--token", alone.token(who)]
+            code = main(["poc", "--out", str(out), *live])
             assert code == 0, capsys.readouterr()
             report = json.loads((out / "report.json").read_text("utf-8"))
             status = {item["id"]: item["status"] for item in report["items"]}

@@ -26,8 +26,10 @@ policy:
     alpha: {groups: [alpha], quotas: [{flavor: a100, guarantee: 2, ceiling: 4}]}
     beta: {groups: [beta], quotas: [{flavor: a100, guarantee: 2, ceiling: 4}]}
   classes:
-    training: {kind: batch, priority: 50, interruptible: checkpoint, borrow: true, duration: {default: 8h, max: 8h}}
-    urgent: {kind: batch, priority: 90, duration: {default: 1h, max: 1h}, approval: {by: ["group:admins"]}}
+    training: {kind: batch, priority: 50, interruptible: checkpoint, borrow: true,
+               duration: {default: 8h, max: 8h}}
+    urgent: {kind: batch, priority: 90, duration: {default: 1h, max: 1h},
+             approval: {by: ["group:admins"]}}
   borrowing: {term: 4h, notice: 15m, protected: 0}
 inventory: [{node: n1, devices: [{model: A100, memory: 80GiB, count: 4}]}]
 runtime: {start_after: 0s, stop_after: 0s}

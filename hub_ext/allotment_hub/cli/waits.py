@@ -26,7 +26,9 @@ def register(subparsers: Subparsers) -> None:
         help="tell the longest waited, longest held and hardest to fit step by step",
     )  # fmt: skip
     parser.add_argument("--since", metavar="TIME", help="as 2026-03-29T02:30:00Z (default: all)")
-    parser.add_argument("--until", metavar="TIME", help="up to, not including (default: the end of the record)")
+    parser.add_argument(
+        "--until", metavar="TIME", help="up to, not including (default: the end of the record)"
+    )
     parser.add_argument(
         "--database", metavar="URL", help="read this ledger instead of asking the governor"
     )

@@ -95,7 +95,8 @@ def _above_capacity(state: State) -> Iterable[Finding]:
                 kind="guarantees-above-capacity",
                 subject=f"{group}/{flavor}",
                 evidence=(
-                    ("guaranteed", covered), ("in_service", serving), ("missing", covered - serving),
+                    ("guaranteed", covered), ("in_service", serving),
+                    ("missing", covered - serving),
                 ),
             )  # fmt: skip
 

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from allotment_hub.domain.leases import Lease
+from allotment_hub.domain.requests import Request
+
 from .observing import Observer
 
 
@@ -66,7 +69,9 @@ def _one(player: Observer, user: str, name: str) -> list[Look]:
 def _foreign(player: Observer, seen: Any, user: str) -> set[str]:
     """Names of people, requests and leases in a view that its viewer may not see."""
     owns = set(seen["me"]["owns"])
-    rows = [*player.past_requests.values(), *player.past_leases.values()]
+    rows: list[Request | Lease] = [
+        *player.past_requests.values(), *player.past_leases.values(),
+    ]  # fmt: skip
     mine = {row.id for row in rows if row.user == user or row.tenant in owns}
     people = {row.user for row in rows if row.tenant in owns} | {user}
     names = {row.id for row in rows} - mine

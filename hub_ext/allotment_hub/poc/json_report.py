@@ -39,7 +39,7 @@ def _item(result: Result) -> dict[str, Any]:
         "id": item.id, "part": item.part, "title": item.title, "mark": item.mark,
         "weight": item.weight, "status": result.status, "input": item.input,
         "expected": item.expected, "fails_when": item.fails_when, "not_yet": item.not_yet or None,
-        "repeat": f"allotment-hub scenario scenarios/{item.scenario}.yaml" if item.scenario else None,
+        "repeat": _repeat(item.scenario),
         "failures": result.failures,
     }  # fmt: skip
     if result.records is not None:
@@ -51,6 +51,10 @@ def _item(result: Result) -> dict[str, Any]:
             for look in result.looks
         ]
     return shown
+
+
+def _repeat(scenario: str | None) -> str | None:
+    return None if scenario is None else f"allotment-hub scenario scenarios/{scenario}.yaml"
 
 
 def _records(result: Result, records: Records) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A player that keeps what a report needs: every event, and why each wait lasted, as it was told."""
+"""A player that keeps what a report needs: every event, and what was said to those who wait."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ class Observer(Player):
     def _told(self, request_id: str) -> Told:
         """Everything that the waiting room would say now."""
         outlook = self.outlook(self.state.requests[request_id])
-        request = views.request_view(
-            self.frame(), self.state.requests[request_id], outlook=outlook
-        )
+        request = views.request_view(self.frame(), self.state.requests[request_id], outlook=outlook)
         shown = request["reasons"][0] if request["reasons"] else {"helps": []}
         return Told(
             at=self.now,

@@ -140,4 +140,3 @@ def legend(teams: Sequence[str]) -> str:
         '<circle class="act" cx="7" cy="8" r="4.5"/></svg> a person did something</span>'
     )
     return f'<p class="legend">{"".join(shown)}</p>'
-

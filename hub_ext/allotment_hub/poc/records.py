@@ -204,8 +204,8 @@ class _Bars:
             self._held(known, self.found.ends)
         for begins, code, request in self.waiting.values():
             self._wait(begins, self.found.ends, code, request)
-        for row, known in list(self.broken.items()):
-            self._out(row, known, self.found.ends)
+        for row, out in list(self.broken.items()):
+            self._out(row, out, self.found.ends)
 
 
 def cost_by_tenant(leases: Iterable[Lease], ends: int) -> dict[str, int]:

@@ -92,9 +92,8 @@ def _attributed(everything: Sequence[Recorded]) -> RedLine:
                 if lender not in known and lender != UNASSIGNED
             ]
     hours = total / 3_600_000_000
-    line.looked_at = (
-        f"{leases} leases, {hours:.2f} GPU-hours; added up by team and by device, to the millisecond"
-    )
+    added = "added up by team and by device, to the millisecond"
+    line.looked_at = f"{leases} leases, {hours:.2f} GPU-hours; {added}"
     return line
 
 

@@ -23,7 +23,7 @@ CHIPS = {
 INTRO = {
     "steps": "The story that every team asks about first: own, borrow, give back, large shapes, "
     "misuse, and what everybody may see.",
-    "resource portrait": "Is it known at every moment what each GPU does, and why it does not serve?",
+    "resource portrait": "Is it known at every moment what each GPU does, or why it does not serve?",
     "multi-tenant queue": "Is the line fair, and are its rules in people's hands?",
     "training": "Large, long work that can be interrupted if it is told before.",
     "inference": "Services that people rely on, beside batch work that fills the gaps.",
@@ -212,9 +212,9 @@ def _played(result: Result, records: Records) -> str:
         )
     if result.looks:
         seen = [
-            (escape(l.user), escape(l.question), _chip("passed" if l.ok else "failed",
-             "yes" if l.ok else "no"), escape(l.found))
-            for l in result.looks
+            (escape(look.user), escape(look.question), _chip("passed" if look.ok else "failed",
+             "yes" if look.ok else "no"), escape(look.found))
+            for look in result.looks
         ]  # fmt: skip
         parts.append("<h4>What was seen</h4>" + _table(("who", "question", "", "found"), seen))
     return "".join([*parts, _details(result, records)])
@@ -225,21 +225,23 @@ def _told_row(told: Told, base: int) -> tuple[str, ...]:
     return (
         span(told.at - base), escape(told.request), str(told.position or "–"),
         escape(told.text) + (helps if told.helps else ""),
-        *(span(at - base) if at is not None else "not known" for at in (told.expected, told.latest)),
+        *("not known" if at is None else span(at - base) for at in (told.expected, told.latest)),
     )  # fmt: skip
 
 
 def _requests(records: Records) -> str:
     rows = []
     for request in records.requests.values():
-        leases = [l for l in records.leases.values() if l.request == request.id]
+        leases = [one for one in records.leases.values() if one.request == request.id]
         waited = sum(b.ends - b.begins for b in records.waits if b.row == request.id)
-        queue = f"{leases[-1].pool} / {leases[-1].flavor}" if leases else request.ask.flavor or "any"
+        queue = (
+            f"{leases[-1].pool} / {leases[-1].flavor}" if leases else request.ask.flavor or "any"
+        )
         rows.append((
             escape(request.id), escape(f"{request.user}, {request.class_}"), escape(queue),
             escape(asked(request.ask)), span(request.asked_at - records.begins),
             span(waited) if waited else "at once",
-            "<br>".join(dict.fromkeys(escape(basis(l)) for l in leases)) or "no GPUs",
+            "<br>".join(dict.fromkeys(escape(basis(one)) for one in leases)) or "no GPUs",
             STATES[request.state],
         ))  # fmt: skip
     head = ("request", "who, class", "queue", "asked for", "at", "waited", "basis", "at the end")
@@ -293,7 +295,5 @@ def _cell(cell: str) -> str:
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Cells are HTML already."""
     first = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "".join(
-        "<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows
-    )
+    body = "".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><tr>{first}</tr>{body}</table></div>'

@@ -53,9 +53,7 @@ class Verdict:
 
     def count(self, status: Status, mark: str | None = None) -> int:
         """How many items have a status (and a mark)."""
-        return sum(
-            1 for r in self.results if r.status == status and mark in (None, r.item.mark)
-        )
+        return sum(1 for r in self.results if r.status == status and mark in (None, r.item.mark))
 
     @property
     def score(self) -> tuple[int, int]:
@@ -67,9 +65,7 @@ class Verdict:
 def run_kit(only: Sequence[str] = ()) -> Verdict:
     """Play every item, or those whose ids are given."""
     with resources.as_file(kit()) as folder:
-        results = [
-            run_item(item, folder) for item in read_kit() if not only or item.id in only
-        ]
+        results = [run_item(item, folder) for item in read_kit() if not only or item.id in only]
     everything = [
         Recorded(item=r.item.id, records=r.records, told=r.told)
         for r in results
@@ -89,7 +85,10 @@ def run_item(item: Item, folder: Path) -> Result:
             player.play(step)
         seen = looks(player, item.eyes)
         outcome = player.finish()
-    failures = [*_failures(outcome), *(f"{l.user}: {l.question}: {l.found}" for l in seen if not l.ok)]
+    failures = [
+        *_failures(outcome),
+        *(f"{look.user}: {look.question}: {look.found}" for look in seen if not look.ok),
+    ]
     status: Status = "failed" if failures else "not yet" if item.not_yet else "passed"
     return Result(
         item, status, failures, outcome, records_of(player.events, player.base, player.now),

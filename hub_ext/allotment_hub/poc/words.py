@@ -23,7 +23,7 @@ WHAT = {
     "lease.renewed": "got another term", "lease.kept": "was kept", "lease.claimed": "was fetched",
     "lease.confirmed": "was confirmed for stopping", "claim.made": "gets GPUs that were asked back",
     "claim.ended": "no longer needs GPUs asked back",
-    "reservation.made": "has GPUs kept for it", "reservation.moved": "has GPUs kept for another time",
+    "reservation.made": "has GPUs kept for it", "reservation.moved": "has other GPUs kept",
     "reservation.ended": "no longer needs GPUs kept", "policy.applied": "were put in force",
     "approval.given": "is an approval", "exemption.given": "is an exception",
     "node.added": "is in service", "node.changed": "has changed", "device.changed": "has changed",

@@ -117,9 +117,7 @@ def dry_run(
     ]  # fmt: skip
     rows = [_Row(request, before.seen(request.id), after.seen(request.id)) for request in counted]
     rows.sort(key=lambda row: row.request.sequence)
-    left_out = sum(
-        1 for r in past.requests if since <= r.submitted_at < until and r.id not in jobs
-    )
+    left_out = sum(1 for r in past.requests if since <= r.submitted_at < until and r.id not in jobs)
     return {
         "span_s": (until - since) / 1000,
         "requests": len(rows),
@@ -170,10 +168,10 @@ def _replayed(
 ) -> _Replayed:
     asked = {request.id: request for request in past.requests}
     known = {
-        id: job for id, job in jobs.items()
+        key: job for key, job in jobs.items()
         if job.tenant in policy.tenants and policy.tenants[job.tenant].groups
     }  # fmt: skip
-    refused = {id: "NoQuota" for id in jobs if id not in known}
+    refused = {key: "NoQuota" for key in jobs if key not in known}
 
     def note(line: Line) -> None:
         if line["what"] == "reject":

@@ -131,7 +131,9 @@ def _step(story: _Story, event: Event, request: Request) -> None:
         if event.what == "request.waiting":
             _reason(story, event.at, record)
         elif event.what not in ("request.granted", "request.queued"):
-            story.say(event.at, f"{event.what.split('.')[1]} by {event.actor}: {event.why}".rstrip(": "))
+            story.say(
+                event.at, f"{event.what.split('.')[1]} by {event.actor}: {event.why}".rstrip(": ")
+            )
     elif isinstance(record, Claim) and record.request == request.id:
         _claim(story, event, record)
     elif isinstance(record, Reservation) and record.request == request.id:
@@ -167,7 +169,9 @@ def _lease(story: _Story, event: Event, lease: Lease, request: Request) -> None:
             f"first: {lease.passed_why}", passed_by=lease.request,
         )  # fmt: skip
     elif event.what == "lease.released" and lease.flavor == request.ask.flavor:
-        story.say(event.at, f"{lease.request} of {lease.tenant} gave {show_gpus(lease.gpus):g} back")
+        story.say(
+            event.at, f"{lease.request} of {lease.tenant} gave {show_gpus(lease.gpus):g} back"
+        )
 
 
 def held_story(events: Iterable[Event], lease: Lease, until: int, wall: Wall) -> dict[str, Any]:

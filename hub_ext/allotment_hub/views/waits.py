@@ -77,7 +77,12 @@ def _surge(surge: Surge, wall: Wall) -> dict[str, Any]:
         "waited_gpu_s": surge.waited / 1_000_000,
         "usual_gpu_s": surge.usual / 1_000_000,
         "by": [
-            {"tenant": tenant, "class": class_, "asked_gpus": asked / 1000, "usual_gpus": usual / 1000}
+            {
+                "tenant": tenant,
+                "class": class_,
+                "asked_gpus": asked / 1000,
+                "usual_gpus": usual / 1000,
+            }
             for tenant, class_, asked, usual in surge.by
         ],
     }

@@ -100,9 +100,7 @@ async def found(call: Call) -> Answer:
     return Answer({"findings": [finding_view(one, call.site.wall) for one in all_found]})
 
 
-@route(
-    "GET", "/waits/report", who="admin", query=WaitsQuery, answer=WaitsReportView, servers=False
-)
+@route("GET", "/waits/report", who="admin", query=WaitsQuery, answer=WaitsReportView, servers=False)
 async def waits(call: Call) -> Answer:
     """Wait distributions, surges and findings of a period; samples told step by step."""
     query: WaitsQuery = call.query
@@ -124,9 +122,7 @@ async def waits(call: Call) -> Answer:
         return Answer(await call.site.service.query(report))
 
 
-@route(
-    "POST", "/policy/dry-run", who="admin", body=PolicyTrial, answer=DryRunView, servers=False
-)
+@route("POST", "/policy/dry-run", who="admin", body=PolicyTrial, answer=DryRunView, servers=False)
 async def try_policy(call: Call) -> Answer:
     """What a policy would have done to the recent past: who would have waited more or less."""
     body: PolicyTrial = call.body
