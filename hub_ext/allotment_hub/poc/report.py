@@ -23,7 +23,7 @@ CHIPS = {
 INTRO = {
     "steps": "The story that every team asks about first: own, borrow, give back, large shapes, "
     "misuse, and what everybody may see.",
-    "resource portrait": "Is it known at every moment what each GPU does, or why it does not serve?",
+    "resource portrait": "Is it known at every moment what each GPU does, or why it serves nobody?",
     "multi-tenant queue": "Is the line fair, and are its rules in people's hands?",
     "training": "Large, long work that can be interrupted if it is told before.",
     "inference": "Services that people rely on, beside batch work that fills the gaps.",

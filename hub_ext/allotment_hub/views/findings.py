@@ -14,11 +14,11 @@ _SPANS = frozenset({"waited", "bound", "within"})
 
 _SENTENCES = {
     "guarantees-above-capacity": "Guarantees of {subject} add up to {guaranteed} GPUs and "
-    "{in_service} serve: {missing} are missing. No team within its guarantee gives anything up for it.",
+    "{in_service} serve: {missing} are missing. No team gives anything of its guarantee up for it.",
     "priority-inversion": "{subject} (class {class}, {asked} GPUs) waits while work of a lower "
     "class that cannot be interrupted holds {held} GPUs of {flavor}, until {until} at the latest.",
-    "starvation": "{subject}: {waiting} waiting beyond the bound of {bound}; the oldest, {request}, "
-    "waits for {waited} ({code}).",
+    "starvation": "{subject}: {waiting} waiting beyond the bound of {bound}; the oldest, {request},"
+    " waits for {waited} ({code}).",
     "fragmentation": "{free} of {in_service} GPUs of {subject} are free, at most {largest} on one "
     "node, and fit none of the shapes that wait: {shapes}.",
     "cycle-suspected": "{subject} was asked back {times} times within {within}: it may be taking "
