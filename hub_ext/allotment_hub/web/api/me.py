@@ -18,7 +18,7 @@ from ..routes import Answer, Call, route
 async def me(call: Call) -> Answer:
     """One's tenants with their quotas, own leases, requests and notices."""
     who, frame = call.who, call.frame()
-    view = me_view(frame, groups=who.groups)
+    view = me_view(frame, groups=who.groups, requests=())
     view["requests"] = [
         request_shown(call.site, frame, row)
         for row in call.governor.state.requests.values()
