@@ -123,3 +123,28 @@ async def test_a_draining_node_gets_nothing_new_and_a_pause_stops_grants(tmp_pat
         await world.active(waits["id"])
         missing = await world.client("root").post("api/v1/nodes/n9/drain", json={})
         assert missing.status_code == 404
+
+
+async def test_an_exemption_is_for_so_long_or_until_a_time(tmp_path: Path) -> None:
+    async with governed(tmp_path) as world:
+        lease = await world.active((await world.submit("ann", 1))["id"])
+        said = {"lease": lease.id, "reason": "a demonstration"}
+        given = await world.call(
+            "root", "POST", "/exemptions", {**said, "until": "2099-01-01T00:00:00Z"}
+        )
+        assert given["ends_at"] == "2099-01-01T00:00:00.000Z"
+        client = world.client("root")
+        for wrong in ({}, {"for": "1h", "until": "2099-01-01T00:00:00Z"}, {"until": "soon"}):
+            answer = await client.post("api/v1/exemptions", json={**said, **wrong})
+            assert (answer.status_code, answer.json()["code"]) == (400, "BadInput")
+
+
+async def test_decisions_name_their_rule_and_tables_have_a_header(tmp_path: Path) -> None:
+    async with governed(tmp_path) as world:
+        empty = (await world.client("root").get("api/v1/waits?format=csv")).text
+        assert empty.strip() == "tenant,class,granted,mean_s,p50_s,p95_s,p99_s,max_s"
+        lease = await world.active((await world.submit("ann", 1))["id"])
+        rows = (await world.call("root", "GET", "/decisions"))["decisions"]
+        granted = next(row for row in rows if row["what"] == "lease.granted")
+        assert (granted["request"], granted["lease"]) == (lease.request, lease.id)
+        assert (granted["rule"], granted["policy_version"]) == (lease.rule, 1)

@@ -94,3 +94,23 @@ async def test_a_changed_file_is_applied_by_the_next_governor_and_an_unchanged_o
     async with governed(tmp_path, policy=POLICY.replace("4h, max", "3h, max")) as world:
         assert world.state.version.number == 3
         assert world.state.version.by == "file"
+
+
+async def test_a_policy_comes_as_text_as_data_or_as_its_file(tmp_path: Path) -> None:
+    async with governed(tmp_path) as world:
+        shown = await world.call("root", "GET", "/policy")
+        data = {**shown["policy"], "currency": "CNY"}
+        done = await world.call("root", "PUT", "/policy", {"policy": data, "note": "as data"})
+        assert (done["version"], done["note"], done["policy"]["currency"]) == (2, "as data", "CNY")
+        assert (await world.call("root", "POST", "/policy/check", data))["ok"]
+        client = world.client("root")
+        sent = await client.put(
+            "api/v1/policy", content=POLICY, headers={"Content-Type": "application/yaml"}
+        )
+        assert (sent.status_code, sent.json()["version"]) == (200, 3)
+        wrong = await client.put("api/v1/policy", json={"policy": {**data, "fleet": {}}})
+        assert wrong.json()["errors"][0]["path"] == "fleet"
+        back = await world.call("root", "POST", "/policy/rollback", {"version": 2})
+        assert back["policy"]["currency"] == "CNY"
+        both = await client.put("api/v1/policy", json={"policy": data, "text": shown["text"]})
+        assert both.status_code == 400

@@ -349,10 +349,13 @@ class Player:
 def _decision(row: Mapping[str, Any]) -> dict[str, Any]:
     record = row["record"]
     return {
-        **{key: row[key] for key in ("seq", "at", "what", "subject", "tenant", "user", "why")},
+        **{
+            key: row[key]
+            for key in ("seq", "at", "what", "subject", "tenant", "user", "actor", "why")
+        },
         "request": record.get("request", row["subject"]),
         "lease": row["subject"] if row["kind"] == "Lease" else record.get("lease"),
-        "rule": record.get("rule"),
+        "rule": record.get("rule") or next((r["rule"] for r in record.get("reasons", ())), None),
         "policy_version": record.get("policy_version"),
     }
 

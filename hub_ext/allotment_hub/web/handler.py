@@ -219,7 +219,11 @@ class ApiHandler(BaseHandler):
         arguments.pop("_xsrf", None)
         query = read_query(route.query or Nothing, arguments)
         body = (
-            read_body(route.body or Nothing, self.request.body)
+            read_body(
+                route.body or Nothing,
+                self.request.body,
+                self.request.headers.get("Content-Type", ""),
+            )
             if self.request.method not in SAFE
             else None
         )

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
+    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -19,6 +20,7 @@ from pydantic import (
     RootModel,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )  # fmt: skip
 from pydantic_core import PydanticCustomError
 
@@ -46,7 +48,8 @@ def _quantity(parse: Any, *, text: bool) -> Any:
         try:
             return int(parse(value))
         except AmountError as error:
-            raise PydanticCustomError("amount", "{why}", {"why": str(error)}) from None
+            why = str(error).removesuffix("; write 'unlimited'")  # which only a policy may say
+            raise PydanticCustomError("amount", "{why}", {"why": why}) from None
 
     return read
 
@@ -155,23 +158,39 @@ class Nothing(Strict):
     """The empty body."""
 
 
-class PolicyText(Strict):
-    """A policy: the text of its file, and a note for the history."""
+class PolicyCheck(Strict):
+    """A policy to be looked at only: the ``text`` of its file, or ``policy``, the same as data.
+
+    A body of type ``application/yaml`` is the text of the file.
+    """
 
     text: Annotated[str, Field(min_length=1, max_length=60_000)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_text(cls, content: Any) -> Any:
+        if not isinstance(content, dict) or "text" in content:
+            return content
+        if isinstance(content.get("policy"), dict):
+            rest = {key: value for key, value in content.items() if key != "policy"}
+            return {**rest, "text": json.dumps(content["policy"], indent=1)}
+        return {"text": json.dumps(content, indent=1)} if "version" in content else content
+
+
+class PolicyText(PolicyCheck):
+    """A policy: the ``text`` of its file or ``policy``, the same as data, and a note for the
+    history. A body of type ``application/yaml`` is the text of the file.
+    """
+
     note: Text = ""
 
 
-class PolicyCheck(Strict):
-    """A policy to be looked at only."""
-
-    text: Annotated[str, Field(min_length=1, max_length=60_000)]
-
-
 class Rollback(Strict):
-    """The version to go back to."""
+    """The version to go back to (``version`` says the same)."""
 
-    to: Annotated[int, Field(ge=1, le=1_000_000_000)]
+    to: Annotated[
+        int, Field(ge=1, le=1_000_000_000, validation_alias=AliasChoices("to", "version"))
+    ]
     note: Text = ""
 
 
@@ -190,11 +209,14 @@ class NewApproval(Strict):
 
 
 class NewExemption(Strict):
-    """The body of ``POST /exemptions``: a lease, or a user in all leases, spared from reclaim."""
+    """The body of ``POST /exemptions``: a lease, or a user in all leases, spared from reclaim
+    ``for`` so long or ``until`` an RFC 3339 time.
+    """
 
     lease: Name | None = None
     user: Name | None = None
-    duration: Duration = Field(alias="for")
+    duration: Duration | None = Field(default=None, alias="for")
+    until: Annotated[str, Field(max_length=40)] | None = None
     reason: Sentence
 
 
@@ -205,9 +227,9 @@ class NewForce(Strict):
 
 
 class Pause(Strict):
-    """The body of ``POST /grants/pause``."""
+    """The body of ``POST /grants/pause``; ``on: false`` goes on."""
 
-    on: bool
+    on: bool = True
     reason: Text = ""
 
 
@@ -278,14 +300,19 @@ class EventsQuery(Strict):
     xsrf: Annotated[str, Field(max_length=1000)] | None = Field(default=None, alias="_xsrf")
 
 
-def read_body(model: type[M], body: bytes) -> M:
-    """The body as its model.
+def read_body(model: type[M], body: bytes, content_type: str = "") -> M:
+    """The body as its model. YAML is taken where the model has a ``text``: it is that text.
 
     Raises
     ------
     Problem
         400 with each thing that is wrong.
     """
+    if "yaml" in content_type.partition(";")[0] and "text" in model.model_fields:
+        try:
+            return _checked(model, {"text": body.decode("utf-8")})
+        except UnicodeDecodeError:
+            raise bad_input([Fault("", "the body is not UTF-8 text")]) from None
     return _checked(model, read_json(body) if body.strip() else {})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 
+from ...clock import parse_time
 from ...domain import commands
 from ...domain.policy import Approval
 from ...domain.requests import Request
@@ -71,12 +72,19 @@ async def exempt(call: Call) -> Answer:
     body: NewExemption = call.body
     if (body.lease is None) == (body.user is None):
         raise bad_input([Fault("lease", "name either a lease or a user")])
+    if (body.duration is None) == (body.until is None):
+        raise bad_input([Fault("for", "say either for how long or until when")])
     subject = f"user:{body.user}"
     if body.lease is not None:
         subject = f"lease:{(await find_lease(call, body.lease)).id}"
+    until = None if body.until is None else _steady(call, body.until)
+
+    def ends_at(now: int) -> int:
+        return now + (body.duration or 0) if until is None else until
+
     grant = await call.governor.execute(
         lambda state, now: commands.exempt(
-            state, now, subject, call.who.actor, body.reason, now + body.duration,
+            state, now, subject, call.who.actor, body.reason, ends_at(now),
             f"x-{secrets.token_hex(8)}",
         )
     )  # fmt: skip
@@ -89,6 +97,13 @@ async def exempt(call: Call) -> Answer:
         },
         status=201,
     )  # fmt: skip
+
+
+def _steady(call: Call, text: str) -> int:
+    try:
+        return call.site.steady(parse_time(text))
+    except ValueError as error:
+        raise bad_input([Fault("until", str(error))]) from None
 
 
 @route(

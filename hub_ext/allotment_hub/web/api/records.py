@@ -12,6 +12,7 @@ from typing import Any
 
 from ...clock import parse_time, show_time
 from ...domain.leases import Lease
+from ...domain.requests import Request
 from ...ledger import EventFilter, LeaseFilter, StoredEvent
 from ..answers import AuditView, DecisionsView, UsageView, WaitsView
 from ..look import find_lease, lease_shown
@@ -42,12 +43,27 @@ def _time(name: str, text: str | None) -> int | None:
         raise bad_input([Fault(name, str(error))]) from None
 
 
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "usage": (
+        "tenant", "user", "class", "pool", "flavor", "gpu_hours", "borrowed_gpu_hours",
+        "milli_gpu_ms", "leases", "cost",
+    ),
+    "waits": ("tenant", "class", "granted", "mean_s", "p50_s", "p95_s", "p99_s", "max_s"),
+    "decisions": (
+        "seq", "at", "what", "subject", "tenant", "user", "actor", "why", "request", "lease",
+        "rule", "policy_version",
+    ),
+    "audit": ("seq", "at", "what", "subject", "tenant", "user", "actor", "why", "hash"),
+}  # fmt: skip
+"""The header of a table stands there without a row as well."""
+
+
 def answer(call: Call, key: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> Answer:
     """The rows in the format that was asked for."""
     if call.query.format == "json":
         return Answer({key: list(rows), **more})
     text = io.StringIO()
-    columns = list(dict.fromkeys(name for row in rows for name in row))
+    columns = list(dict.fromkeys((*COLUMNS.get(key, ()), *(name for row in rows for name in row))))
     writer = csv.writer(text)
     writer.writerow(columns)
     for row in rows:
@@ -185,12 +201,29 @@ def _event_shown(row: StoredEvent) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _decided(row: StoredEvent) -> dict[str, Any]:
+    """Of which request and lease, by which rule of which version of the policy."""
+    record = row.decoded()
+    if isinstance(record, Lease):
+        return {
+            "request": record.request, "lease": record.id, "rule": record.rule,
+            "policy_version": record.policy_version,
+        }  # fmt: skip
+    known = isinstance(record, Request)
+    rules = [reason.rule for reason in record.reasons] if isinstance(record, Request) else []
+    lease = record.lease if isinstance(record, Request) else None
+    return {
+        "request": row.subject if known else None, "lease": lease,
+        "rule": rules[0] if rules else None, "policy_version": None,
+    }  # fmt: skip
+
+
 @route("GET", "/decisions", who="user", query=HistoryQuery, answer=DecisionsView)
 async def decisions(call: Call) -> Answer:
     """What was decided, with the rule that was hit."""
     query: HistoryQuery = call.query
     rows = await _events(call, DECISIONS, query.subject, query.after)
-    return answer(call, "decisions", [_event_shown(row) for row in rows])
+    return answer(call, "decisions", [{**_event_shown(row), **_decided(row)} for row in rows])
 
 
 @route("GET", "/audit", who="user", query=HistoryQuery, answer=AuditView)
