@@ -62,7 +62,7 @@ def register(subparsers: Subparsers) -> None:
 def _command(commands: Subparsers, name: str, handler: Any, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
     parser.add_argument(
-        "--database", metavar="URL", required=True,
+        "--database", "--db", metavar="URL", required=True,
         help="the ledger, as for serve: sqlite:////path/to/file or postgresql://user@host/name",
     )  # fmt: skip
     parser.set_defaults(handler=handler)

@@ -30,7 +30,7 @@ def register(subparsers: Subparsers) -> None:
         "--until", metavar="TIME", help="up to, not including (default: the end of the record)"
     )
     parser.add_argument(
-        "--database", metavar="URL", help="read this ledger instead of asking the governor"
+        "--database", "--db", metavar="URL", help="read this ledger instead of asking the governor"
     )
     add_connection(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
