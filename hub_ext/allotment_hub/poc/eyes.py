@@ -45,7 +45,7 @@ def _one(player: Observer, user: str, name: str) -> list[Look]:
 
     return [
         look(
-            "sees its waiting request with its place", bool(own and own["position"]),
+            f"sees {name}, which waits, with its place", bool(own and own["position"]),
             f"{name}, number {own['position']} in line" if own else "not there",
         ),
         look(
@@ -61,7 +61,7 @@ def _one(player: Observer, user: str, name: str) -> list[Look]:
         look("sees what its team has", bool(tenants), ", ".join(tenants) or "no team"),
         look(
             "sees nothing that is somebody else's", not foreign,
-            ", ".join(foreign) or "no name, request or lease of anybody it does not answer for",
+            ", ".join(foreign) or "nobody else's name, request or lease",
         ),
     ]  # fmt: skip
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from .records import Bar, Records, subject
+from .records import Bar, Records
 from .running import span
-from .words import plain
+from .words import plain, saying
 
 WIDTH, LEFT, RIGHT = 960, 112, 12
 ROW, GAP, TOP, AXIS = 20, 4, 8, 26
@@ -24,8 +24,11 @@ def colours(records: Records) -> dict[str, int]:
     return {name: number % 6 for number, name in enumerate(dict.fromkeys(names))}
 
 
-def timeline(records: Records, title: str) -> str:
-    """Draw one item: people on top, devices of the nodes that were used, then the line."""
+def timeline(records: Records, title: str, acts: Sequence[tuple[int, str]] = ()) -> str:
+    """Draw one item: people on top, devices of the nodes that were used, then the line.
+
+    ``acts`` are things that happened to the pool: milliseconds from the beginning, and what.
+    """
     nodes = {bar.row.split("/")[0] for bar in records.held}
     devices = [row for row in records.devices if row.split("/")[0] in nodes]
     waiting = list(dict.fromkeys(bar.row for bar in records.waits))
@@ -39,6 +42,7 @@ def timeline(records: Records, title: str) -> str:
         *(drawing.name(row) for row in rows),
         *(drawing.bar(bar) for bar in records.held if bar.row in rows),
         *(drawing.bar(bar, "wait") for bar in records.waits),
+        *(drawing.act(at, text) for at, text in acts),
         *drawing.people(),
         "</svg>",
     ]
@@ -103,6 +107,14 @@ class _Drawing:
         begins = self.records.begins
         return f"from {span(bar.begins - begins)} to {span(bar.ends - begins)}"
 
+    def act(self, at: int, text: str) -> str:
+        """A broken line where something happened to the pool."""
+        x = self.x(self.records.begins + at)
+        return (
+            f'<g class="event"><title>{escape(span(at))}: {escape(text)}</title>'
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.height - AXIS}"/></g>'
+        )
+
     def people(self) -> list[str]:
         """A dot for each thing that a person did."""
         y = self.y("people") + ROW // 2
@@ -110,7 +122,7 @@ class _Drawing:
         for event in self.records.human:
             who = event.actor.removeprefix("user:")
             at = span(event.at - self.records.begins)
-            what = f"{at}: {who}: {event.what} {subject(event)}"
+            what = f"{at}, by {who}: {saying(event)}"
             dots.append(
                 f'<circle class="act" cx="{self.x(event.at):.1f}" cy="{y}" r="4.5">'
                 f"<title>{escape(what)}</title></circle>"
@@ -138,5 +150,9 @@ def legend(teams: Sequence[str]) -> str:
     shown.append(
         '<span class="key"><svg width="14" height="16" aria-hidden="true">'
         '<circle class="act" cx="7" cy="8" r="4.5"/></svg> a person did something</span>'
+    )
+    shown.append(
+        '<span class="key"><svg width="10" height="16" aria-hidden="true"><g class="event">'
+        '<line x1="5" x2="5" y1="0" y2="16"/></g></svg> something happened to the pool</span>'
     )
     return f'<p class="legend">{"".join(shown)}</p>'

@@ -56,7 +56,9 @@ class Records:
     human: list[Event] = field(default_factory=list)
 
 
-QUIET = frozenset({"lease.preparing", "request.done", "budget.charged", "lease.demand_changed"})
+QUIET = frozenset(
+    {"request.granted", "lease.preparing", "request.done", "budget.charged", "lease.demand_changed"}
+)
 """Events that say nothing that the ones beside them do not say."""
 
 

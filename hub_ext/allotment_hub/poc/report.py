@@ -13,6 +13,7 @@ from .catalogue import PARTS, kit
 from .json_report import as_json
 from .observing import Told
 from .pictures import legend, timeline
+from .pool_acts import pool_acts
 from .records import Records
 from .running import Result, Verdict, span
 from .words import STATES, asked, basis, change, saying
@@ -202,7 +203,12 @@ def _repeat(result: Result) -> str:
 
 
 def _played(result: Result, records: Records) -> str:
-    parts = [f'<div class="scroll">{timeline(records, result.item.title)}</div>']
+    acts = pool_acts(result.outcome.scenario) if result.outcome is not None else []
+    drawn = timeline(records, result.item.title, acts)
+    parts = [f'<div class="scroll">{drawn}</div>']
+    if acts:
+        happened = [(span(at), escape(text)) for at, text in acts]
+        parts.append("<h4>What happened to the pool</h4>" + _table(("at", "what"), happened))
     parts.append("<h4>Requests</h4>" + _requests(records))
     if result.told:
         rows = [_told_row(told, result.base) for told in result.told]

@@ -7,7 +7,7 @@ import re
 from allotment_hub.domain.amounts import show_gpus
 from allotment_hub.domain.events import Claim, Event, Reservation
 from allotment_hub.domain.leases import Lease
-from allotment_hub.domain.requests import Ask
+from allotment_hub.domain.requests import Ask, Request
 
 from .records import QuotaChange, subject
 
@@ -73,13 +73,17 @@ def saying(event: Event, told: str = "") -> str:
     text = f"{name} {WHAT.get(event.what, event.what.replace('.', ' ').replace('_', ' '))}"
     if isinstance(record, Lease) and event.what == "lease.granted":
         text += f": {gpus(record.gpus)}, {basis(record)}, by rule {record.rule}"
+        if record.passed:
+            text += f"; went past {', '.join(record.passed)}: {record.passed_why}"
     elif isinstance(record, Claim) and record.active:
         text += f": {gpus(record.gpus)} from {', '.join(record.victims)}"
     elif isinstance(record, Reservation) and record.active:
         text += f": {gpus(record.gpus)}" if record.devices else ": room under its limit"
     elif event.what == "request.waiting":
         text += f": {told or event.why}"
-    elif event.why and event.why != getattr(record, "rule", ""):
+    elif isinstance(record, Request) and event.what == "request.queued" and record.grants:
+        text = f"{name} waits again, with its age"
+    elif event.why and event.why not in ("cancelled", "released", getattr(record, "rule", "")):
         text += f": {event.why}"
     return text
 
