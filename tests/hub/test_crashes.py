@@ -111,7 +111,10 @@ def test_nothing_is_lost_or_given_twice(make_hub: MakeHub, env: str) -> None:
         hub.wait_up()
         demand.gone.set()
         demand.join(60)
-        check(hub, asked)
+        try:
+            check(hub, asked)
+        except AssertionError as error:
+            raise AssertionError(f"{kind}, crash {number + 1}: {error}\n{hub.tail(400)}") from None
     settle(hub)
 
 

@@ -355,3 +355,35 @@ async def test_a_server_with_a_lease_keeps_its_name(site: Site, peer: GatePeer) 
         await ann.spawn("w", options=ONE)
     with pytest.raises(web.HTTPError, match="waits for GPUs"):
         await ann.spawners["w"].rename("w", "v")
+
+
+async def test_the_mark_survives_whoever_writes_the_options(site: Site, peer: GatePeer) -> None:
+    """The hub stores the options of a start before the spawner sees them, and may die then."""
+    ann = site.user("ann")
+    await ann.spawn(options=ONE)
+    site.runtime.stop_fault = refused
+    with pytest.raises(ConnectionError):
+        await ann.stop()
+    row = ann.orm_user.orm_spawners[""]
+    row.user_options = {"image": "x"}  # as `User.spawn` does first of all
+    site.db.commit()
+    assert row.user_options == {"image": "x", LEASE_OPTION: "l1"}
+    site.runtime.stop_fault = None
+    await until(lambda: peer.ended == ["l1"])
+    await until(lambda: row.user_options == {"image": "x"})
+
+
+async def test_a_look_in_mid_start_gives_nothing_back(site: Site, peer: GatePeer) -> None:
+    """That nothing runs yet does not mean that nothing will."""
+    gate = asyncio.Event()
+    site.runtime.before_start = gate.wait
+    ann = site.user("ann")
+    spawning = asyncio.ensure_future(ann.spawn(options=ONE))
+    await until(lambda: peer.names(gateapi.PREPARING))
+    for _ in range(4):
+        await ann.spawner.poll()
+        await asyncio.sleep(0.06)
+    assert not peer.names(gateapi.ABSENT)
+    gate.set()
+    await spawning
+    assert peer.leases

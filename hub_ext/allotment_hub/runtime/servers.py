@@ -7,6 +7,7 @@ relied upon: a start that goes on may answer 500, one that was ignored 202, a ca
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -127,8 +128,19 @@ class HubServers:
             return Server(user=user, server=server, state="absent")
         for seen in _servers(model):
             if seen.server == server:
+                if seen.state == "stopping" and not model["servers"][server].get("pending"):
+                    await self._wake(user, server)
                 return seen
         return Server(user=user, server=server, state="absent")
+
+    async def _wake(self, user: str, server: str) -> None:
+        """Let the hub load a server that it has given up while its lease is not given back.
+
+        After a restart nothing else might make it do so; the spawner then goes on with the end.
+        Nothing is started meanwhile: the spawner refuses as long as the mark is there.
+        """
+        with contextlib.suppress(Unreachable):
+            await self._send("DELETE", _server_path(user, server))
 
     async def active(self) -> list[Server]:
         """Return all servers that are up, coming up or going down, each once."""

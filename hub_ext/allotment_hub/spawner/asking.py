@@ -20,6 +20,7 @@ from allotment_hub.gateapi import (
 
 from .ending import Ending
 from .gate import GateRefused, GovernorDown, Reply
+from .mark import marked
 from .options import WantsError, check_wants
 from .refusal import HAS_SPAWN_EXCEPTION, StartRefused
 from .traits import detach
@@ -40,7 +41,7 @@ class Asking(Ending):
 
         The hub has stored the options by now, as they came from a form or straight from REST.
         """
-        self._disown_mark()
+        self._store_options(self.user_options)
         self._wants()
         rest = {k: v for k, v in user_options.items() if k not in (OPTION, LEASE_OPTION)}
         await super()._run_apply_user_options(rest)  # type: ignore[misc]  # of JupyterHub's own class
@@ -58,18 +59,9 @@ class Asking(Ending):
         """Keep the hub from asking the same again whenever a later start names no options."""
         self._store_options({k: v for k, v in self.user_options.items() if k != OPTION})
 
-    def _disown_mark(self) -> None:
-        """Drop a mark that somebody wrote into the options; put back one that still holds."""
-        options = dict(self.user_options or {})
-        held = self.unconfirmed
-        options.pop(LEASE_OPTION, None)
-        if held is not None:
-            options[LEASE_OPTION] = held.lease.id
-        if options != self.user_options:
-            self._store_options(options)
-
     def _store_options(self, options: dict[str, Any]) -> None:
-        self.user_options = options
+        """Write options, with the mark that the state calls for; see :mod:`.mark`."""
+        self.user_options = marked(options, self.get_state())
         if self.orm_spawner is not None:
             self.orm_spawner.user_options = options
             self._commit()

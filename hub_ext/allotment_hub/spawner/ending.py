@@ -12,11 +12,11 @@ from tornado import web
 
 from allotment_hub.gateapi import LEASE_OPTION, HeldLease
 
+from .mark import STATE_KEY
 from .parting import PARTINGS, Parting
 from .sight import Seen, Sight, disown_stranger, second_local
 from .traits import GateTraits
 
-STATE_KEY = "allotment"
 STOP_CONFIRM_S = 5.0
 STOP_REPORT_S = 1.0
 """How long a stop waits for the confirmation, and then for the governor to have taken it, so that
@@ -28,6 +28,8 @@ class Ending(GateTraits):
 
     _last_code: int | None = None
     _ever_polled = False
+    _beginning = False
+    """A start is under way: that nothing runs yet does not mean that nothing will."""
     _polling: asyncio.Task[Any] | None = None
     _stopping: asyncio.Task[Any] | None = None
     _negative_since: float | None = None
@@ -57,7 +59,7 @@ class Ending(GateTraits):
             return self._remember(seen.code)
         if seen.sight is Sight.NEGATIVE and not self._agrees():
             return self._known()
-        if self._parting is None:
+        if self._parting is None and not self._beginning:
             proof = seen.proof or ("poll" if seen.sight is Sight.NEGATIVE else "")
             self._part(proof=proof)
         return self._remember(seen.code)
@@ -187,6 +189,7 @@ class Ending(GateTraits):
         """Begin to give the lease back. Idempotent; see :class:`~.parting.Parting`."""
         if self._lease is None:
             return None
+        self._beginning = False
         known = PARTINGS.get(self._lease.id)
         self._parting = known or Parting(self, self._lease, detail=detail, after=after, proof=proof)
         return self._parting
@@ -228,10 +231,6 @@ class Ending(GateTraits):
             session = inspect(orm).session
             if session is None or orm not in session:
                 return
-            options = dict(orm.user_options or {})
-            if options.get(LEASE_OPTION) == lease.id:
-                del options[LEASE_OPTION]
-                orm.user_options = options
             stored = dict(orm.state or {})
             mine = stored.get(STATE_KEY)
             if isinstance(mine, Mapping) and mine.get("lease", {}).get("id") == lease.id:
@@ -240,6 +239,10 @@ class Ending(GateTraits):
                     orm.state = stored
                 elif not self.active:
                     orm.state = {STATE_KEY: {**mine, "ending": True, "proof": proof}}
+                else:
+                    # The hub is in the middle of its own stop, and writes the rest after it.
+                    orm.state = {**stored, STATE_KEY: {**mine, "ending": True, "proof": proof}}
+            orm.user_options = orm.user_options
             session.commit()
         except SQLAlchemyError as error:
             self.log.debug("allotment: %s: nothing stored to bring up to date: %s", self.key, error)

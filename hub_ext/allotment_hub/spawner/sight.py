@@ -48,10 +48,13 @@ async def second_local(spawner: Any, lease: str) -> tuple[Sight, str] | None:
     uid = carrier_uid(spawner)
     if uid is None:
         return None
-    found = await asyncio.to_thread(find_carriers, lease, uid)
-    if found.pids:
-        return Sight.ENDED, ""
-    return None if found.blind else (Sight.ABSENT, "process")
+    for _ in range(2):  # what is forked while one listing is read is in the next
+        found = await asyncio.to_thread(find_carriers, lease, uid)
+        if found.pids:
+            return Sight.ENDED, ""
+        if found.blind:
+            return None
+    return Sight.ABSENT, "process"
 
 
 def disown_stranger(spawner: Any, lease: str) -> bool:

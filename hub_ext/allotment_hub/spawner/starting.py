@@ -10,7 +10,7 @@ from jupyterhub.utils import maybe_future
 from tornado import web
 
 from allotment_hub import gateapi
-from allotment_hub.gateapi import LEASE_OPTION, HeldLease, LeaseCall
+from allotment_hub.gateapi import HeldLease, LeaseCall
 
 from .asking import DOWN, Asking
 from .gate import GateRefused, GovernorDown
@@ -30,7 +30,7 @@ class Starting(Asking):
         """Ask the governor, apply the lease, and let the wrapped class start the server."""
         if self._is_within:
             return await self._begin()
-        self._disown_mark()
+        self._store_options(self.user_options)
         wants = self._wants()
         if self.unconfirmed is not None:
             raise self._refused(
@@ -50,11 +50,11 @@ class Starting(Asking):
         self._parting = None
         self._negative_since = None
         self._ever_polled = False
+        self._beginning = True
 
     async def _hold(self, lease: HeldLease) -> None:
         """Write the lease down before anything is started for it."""
         self._lease = lease
-        self._store_options({**(self.user_options or {}), LEASE_OPTION: lease.id})
         self._save()
         call = LeaseCall(lease=lease.id, fence=lease.fence).to_json()
         pause = 0.25
@@ -84,7 +84,7 @@ class Starting(Asking):
         """Store the state now: the hub does so only after the start, and may not live so long."""
         if self.orm_spawner is not None:
             self.orm_spawner.state = self.get_state()
-            self._commit()
+            self._store_options(self.user_options)
 
     def _save_address(self, url: Any) -> None:
         """Store where the server answers, so that a hub that restarts now finds it."""
@@ -110,6 +110,7 @@ class Starting(Asking):
             begun.cancel()
             self._part(detail=f"{type(error).__name__}: {error}", after=begun)
             raise
+        self._beginning = False
         self._looked_ready = detach(self._report_ready(lease))
         return url
 
