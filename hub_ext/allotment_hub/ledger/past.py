@@ -27,3 +27,10 @@ def history_of(ledger: Reader, until: int | None = None) -> tuple[list[Event], i
         if row.kind in KINDS:
             found.append(Event(row.at, row.what, row.decoded(), row.actor, row.why))
     return found, offset
+
+
+def returns_of(ledger: Reader, *, since: int) -> list[Event]:
+    """Notices given since a time (UTC milliseconds), oldest first: at most the last 10,000."""
+    chosen = EventFilter(what=("lease.noticed",), since=since)
+    rows = ledger.query_events(chosen, limit=10_000, newest_first=True)
+    return [Event(row.at, row.what, row.decoded(), row.actor, row.why) for row in reversed(rows)]

@@ -13,9 +13,10 @@ from pydantic import Field
 
 from ...clock import parse_time
 from ...domain.amounts import DAY, AmountError, parse_duration
+from ...domain.events import Event
 from ...domain.findings import findings, taken_in_turns
 from ...ledger import Ledger
-from ...ledger.past import history_of
+from ...ledger.past import history_of, returns_of
 from ...simulate.dryrun import TooMuch, dry_run, past_of
 from ...views.findings import finding_view
 from ...views.waits import waits_report
@@ -26,6 +27,9 @@ from ..schema import Strict
 from .policy import read_policy
 
 USUAL_SPAN = 7 * DAY
+MOST_EVENTS = 100_000
+"""The longest history that is read into the memory of a running governor."""
+
 RECENT = DAY
 """How far back turns taken are looked for."""
 
@@ -92,11 +96,9 @@ class DryRunView(View):
 async def found(call: Call) -> Answer:
     """Inversions, starvation, fragmentation, guarantees above capacity, and turns taken."""
     now = call.now
-    recent = await call.site.service.query(lambda ledger: history_of(ledger)[0])
-    all_found = [
-        *findings(call.governor.state, now),
-        *taken_in_turns(event for event in recent if event.at >= now - RECENT),
-    ]
+    begins = now - RECENT + call.site.clock.offset_ms()
+    recent = await call.site.service.query(lambda ledger: returns_of(ledger, since=begins))
+    all_found = [*findings(call.governor.state, now), *taken_in_turns(recent)]
     return Answer({"findings": [finding_view(one, call.site.wall) for one in all_found]})
 
 
@@ -111,15 +113,21 @@ async def waits(call: Call) -> Answer:
     _in_order(since, last)
     present = findings(call.governor.state, now) if until is None else ()
 
-    def report(ledger: Ledger) -> dict[str, Any]:
-        events, _ = history_of(ledger)
-        first = since if since is not None else events[0].at if events else last
-        return waits_report(
-            events, first, last, wall, samples=query.samples == "true", present=present
-        )
+    def history(ledger: Ledger) -> list[Event]:
+        rows, _ = ledger.head()
+        if rows > MOST_EVENTS:
+            right = "read the ledger itself: allotment-hub waits --database URL"
+            raise Problem(422, "TooMuch", f"the history has {rows} events; {right}")
+        return history_of(ledger)[0]
 
     async with call.site.service.one_at_a_time(("", "waits/report")):
-        return Answer(await call.site.service.query(report))
+        events = await call.site.service.query(history)
+        first = since if since is not None else events[0].at if events else last
+        report = await asyncio.to_thread(
+            waits_report, events, first, last, wall, samples=query.samples == "true",
+            present=present,
+        )  # fmt: skip
+        return Answer(report)
 
 
 @route("POST", "/policy/dry-run", who="admin", body=PolicyTrial, answer=DryRunView, servers=False)
