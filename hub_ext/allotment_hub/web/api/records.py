@@ -148,12 +148,14 @@ def _rate(policy: Any, flavor: str) -> float:
 
 @route("GET", "/waits", who="user", query=SpanQuery, answer=WaitsView)
 async def waits(call: Call) -> Answer:
-    """How long requests waited for their grant: by tenant and class, with percentiles."""
+    """How long requests waited for their first grant: by tenant and class, with percentiles."""
     rows = await _events(call, ("request.granted",))
     by_key: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         request: Any = row.decoded()
-        wait_s = max(0, row.at - request.submitted_at) / 1000
+        if request.grants > 1:  # one that came back into the line has run in between
+            continue
+        wait_s = max(0, row.at - request.asked_at) / 1000
         by_key.setdefault((row.tenant, request.class_), []).append(wait_s)
     shown = [
         {
