@@ -387,3 +387,24 @@ async def test_a_look_in_mid_start_gives_nothing_back(site: Site, peer: GatePeer
     gate.set()
     await spawning
     assert peer.leases
+
+
+async def test_a_lease_whose_end_is_still_to_be_reported_is_not_used_again(
+    site: Site, peer: GatePeer
+) -> None:
+    """The governor was away when the session ended, and still believes the lease to be in use."""
+    ann = site.user("ann")
+    await ann.spawn(options=ONE)
+    peer.down()
+    await ann.stop()
+    assert not peer.ended
+    with pytest.raises(StartRefused) as caught:
+        await ann.spawn(options=ONE)
+    assert caught.value.label == "still-ending"
+    peer.up()
+    await ann.spawn(options=ONE)
+    assert peer.ended == ["l1"]
+    assert peer.lease_of("ann")["id"] == "l2"  # type: ignore[index]  # there is one
+    assert site.runtime.environments["ann|"]["ALLOTMENT_LEASE"] == "l2"
+    await ann.stop()
+    assert peer.ended == ["l1", "l2"]

@@ -22,6 +22,7 @@ from .ending import Ending
 from .gate import GateRefused, GovernorDown, Reply
 from .mark import marked
 from .options import WantsError, check_wants
+from .parting import PARTINGS
 from .refusal import HAS_SPAWN_EXCEPTION, StartRefused
 from .traits import detach
 
@@ -110,6 +111,8 @@ class Asking(Ending):
     def _granted(self, reply: Reply, wants: dict[str, Any]) -> HeldLease:
         try:
             lease = HeldLease.from_view(reply.body.get("lease"))
+            if lease.id in PARTINGS:
+                raise GateError(f"lease {lease.id} is being given back")
             if not lease.devices or lease.gpus + 1e-9 < float(wants["gpus"]):
                 raise GateError(
                     f"lease {lease.id} has less than the {wants['gpus']} GPUs asked for"

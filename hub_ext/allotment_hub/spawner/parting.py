@@ -77,6 +77,7 @@ class Parting:
         self._detail = detail
         self._after = after
         self._confirmed = asyncio.Event()
+        self._hurry = asyncio.Event()
         PARTINGS[lease.id] = self
         self.task = detach(self._run())
 
@@ -90,6 +91,12 @@ class Parting:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._confirmed.wait(), seconds)
         return self.confirmed
+
+    async def wait_reported(self, seconds: float) -> bool:
+        """Have the governor told now rather than at the next repetition; says whether it was."""
+        self._hurry.set()
+        await asyncio.wait({self.task}, timeout=seconds)
+        return self.reported
 
     async def _run(self) -> None:
         if self._detail:
@@ -167,11 +174,15 @@ class Parting:
     # -- reporting ---------------------------------------------------------------------------
 
     async def _tell(self, path: str, call: LeaseCall) -> None:
-        await tell(self.spawner, path, call)
+        await tell(self.spawner, path, call, hurry=self._hurry)
 
 
 async def tell(
-    spawner: Any, path: str, call: LeaseCall, still: Callable[[], bool] = lambda: True
+    spawner: Any,
+    path: str,
+    call: LeaseCall,
+    still: Callable[[], bool] = lambda: True,
+    hurry: asyncio.Event | None = None,
 ) -> bool:
     """Repeat a report until the governor has taken it or said that it does not want it.
 
@@ -179,6 +190,8 @@ async def tell(
     ----------
     still : callable
         Whether the report is still true; ends the repetition.
+    hurry : Event or None
+        Set by whoever does not want to wait for the next repetition.
 
     Returns
     -------
@@ -200,8 +213,17 @@ async def tell(
                     spawner.key, path, call.lease, error,
                 )  # fmt: skip
             quiet += 1
-            await asyncio.sleep(pause)
+            await _pause(pause, hurry)
             pause = min(pause * 2, 30.0)
         else:
             return True
     return False
+
+
+async def _pause(seconds: float, hurry: asyncio.Event | None) -> None:
+    if hurry is None:
+        await asyncio.sleep(seconds)
+        return
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(hurry.wait(), seconds)
+        hurry.clear()

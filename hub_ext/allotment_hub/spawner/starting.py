@@ -19,6 +19,7 @@ from .traits import detach
 
 ANSWER_EVERY_S = 0.5
 PREPARING_TRIES = 4
+REPORT_LAST_S = 3.0
 
 
 class Starting(Asking):
@@ -38,12 +39,31 @@ class Starting(Asking):
                 "it has. Try again in a minute.",
                 "still-ending", 409, retry_after=30,
             )  # fmt: skip
-        self._reset()
         if wants is None:
+            self._reset()
             return await self._begin()
+        await self._report_last()
+        self._reset()
         lease = await self._ask(wants)
         await self._hold(lease)
         return await self._bring_up(lease)
+
+    async def _report_last(self) -> None:
+        """Have the governor know the end of the last session before it is asked for the next.
+
+        Else it would answer with the lease that it believes to be in use, which the report still
+        on its way would then release under the new server.
+        """
+        parting = self._parting
+        if parting is None or await parting.wait_reported(REPORT_LAST_S):
+            return
+        raise self._refused(
+            "The end of this server's previous session could not be reported yet. Try again in a "
+            "moment.",
+            "still-ending",
+            409,
+            retry_after=5,
+        )
 
     def _reset(self) -> None:
         self._lease = None
