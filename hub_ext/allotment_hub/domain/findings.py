@@ -116,30 +116,37 @@ def _heads(state: State) -> list[tuple[Bucket, Request]]:
 
 def _inversions(state: State) -> Iterable[Finding]:
     """A higher class kept off by running work of a lower one that cannot be interrupted."""
+    rigid: dict[tuple[str, str], list[Lease]] = {}
     for bucket, request in _heads(state):
         class_ = state.policy.classes.get(request.class_)
         if class_ is None or not _for_room(bucket):
             continue
         for key in bucket.stocks:
             stock = state.stocks.get(key)
-            if stock is None:
+            if stock is None or stock.free >= request.ask.gpus:
                 continue
-            below = [
-                lease for lease in _leases_on(state, stock)
-                if lease.interruptible == "no" and lease.priority < class_.priority
-            ]  # fmt: skip
-            held = sum(lease.gpus for lease in below)
-            if held and stock.free < request.ask.gpus:
-                yield Finding(
-                    kind="priority-inversion",
-                    subject=request.id,
-                    evidence=(
-                        ("class", request.class_), ("tenant", request.tenant),
-                        ("flavor", stock.flavor), ("asked", request.ask.gpus), ("held", held),
-                        ("leases", tuple(lease.id for lease in below)),
-                        ("until", max(lease.term_ends_at for lease in below)),
-                    ),
-                )  # fmt: skip
+            if key not in rigid:  # once for all lines: there may be thousands of either
+                rigid[key] = _rigid_on(state, stock)
+            below = [lease for lease in rigid[key] if lease.priority < class_.priority]
+            if below:
+                yield _inversion(request, stock, below)
+
+
+def _inversion(request: Request, stock: Stock, below: list[Lease]) -> Finding:
+    return Finding(
+        kind="priority-inversion",
+        subject=request.id,
+        evidence=(
+            ("class", request.class_), ("tenant", request.tenant), ("flavor", stock.flavor),
+            ("asked", request.ask.gpus), ("held", sum(lease.gpus for lease in below)),
+            ("leases", tuple(lease.id for lease in below[:MOST_NAMED])),
+            ("until", max(lease.term_ends_at for lease in below)),
+        ),
+    )  # fmt: skip
+
+
+MOST_NAMED = 20
+"""Leases that one finding names."""
 
 
 def _for_room(bucket: Bucket) -> bool:
@@ -147,15 +154,15 @@ def _for_room(bucket: Bucket) -> bool:
     return blocked is not None and CATEGORY.get(blocked.code) in ("shape", "occupied", "order")
 
 
-def _leases_on(state: State, stock: Stock) -> list[Lease]:
-    """Running leases on a kind of device, in the order of their grants."""
+def _rigid_on(state: State, stock: Stock) -> list[Lease]:
+    """Work on a kind of device that cannot be interrupted, in the order of its grants."""
     found = [
         state.leases[lease_id]
         for (pool, flavor), members in state.by_cell.items()
         if flavor == stock.flavor and state.cell(pool, flavor).group == stock.group
         for lease_id in members
     ]
-    return sorted(found, key=lambda lease: lease.fence)
+    return sorted((one for one in found if one.interruptible == "no"), key=lambda one: one.fence)
 
 
 def shape(request: Request) -> str:

@@ -30,7 +30,7 @@ from .traces import Job
 if TYPE_CHECKING:
     from allotment_hub.ledger import Ledger
 
-MOST_REQUESTS = 20_000
+MOST_REQUESTS = 10_000
 """Requests of one dry-run; more take minutes."""
 
 MOST_ROWS = 50
