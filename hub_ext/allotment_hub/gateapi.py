@@ -40,12 +40,15 @@ Rules for the governor
 * ``preparing``, ``ready``, ``failed`` and ``absent`` answer 200 for a repeated call and for a
   lease that ended long ago. 409 ``StaleFence`` when ``fence`` is older than the lease's own,
   404 for a lease that never was. Both tell the spawner to stop repeating the call.
+* A lease serves one life of its server: the spawner reports ``absent`` and has the answer before
+  it asks ``start`` for the same server again.
 * 5xx and no answer mean "not done": the spawner repeats the call with back-off.
 
 What the hub shows
 ------------------
 A spawner that holds a lease marks its server: ``user_options[LEASE_OPTION]`` in the hub's server
-model is the lease's id from before the start until absence is confirmed. So a server that the hub
+model is the lease's id from before the start until absence is confirmed, whatever else is written
+into the options meanwhile. So a server that the hub
 shows as stopped *without* the mark has no process; one *with* the mark may still have.
 """
 
