@@ -4,6 +4,7 @@ Tenants are the 11 virtual clusters; the guarantee of each follows from its dema
 (``max(8·round(D/L/8), 8, largest job)``), the ceiling is the whole pool and the whole guarantee
 is lent. Only counts matter: the devices of a job may lie on any nodes. Notice is zero, no term is
 shorter than any job, and no reservation is made, as in the rows that the figures stand beside.
+All jobs are of one class and waiting adds no points, so that who borrows least comes first.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def policy_of(owned: Mapping[str, int], *, static: bool = False) -> Policy:
         },
         borrowing=Borrowing(term=FOREVER, renewals=0, notice=0, protected=0),
         reclaim=(ReclaimRule(notice=0, stop_grace=0),),
-        ordering=Ordering(reserve_after=FOREVER),
+        ordering=Ordering(age_step=FOREVER, reserve_after=FOREVER),
     )  # fmt: skip
 
 

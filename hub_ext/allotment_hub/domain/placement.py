@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from .fragmentation import NO_LIMIT, Gradient, typical
 from .inventory import Device, Node
 from .leases import LeasedDevice
 from .requests import Ask
@@ -116,6 +117,8 @@ def place(state: State, stock: Stock, want: Want) -> tuple[LeasedDevice, ...] | 
     check = usable(state, want)
     if not ask.same_node and ask.nodes == 1:
         return _place_anywhere(state, stock, want, check)
+    if state.placement == "fragmentation-gradient" and ask.nodes == 1:
+        return _place_by_gradient(state, stock, want, check)
     if ask.devices == 1 and ask.per_device < stock.capacity:
         found = _place_part(state, stock, want, check)
         if found is not None:
@@ -131,6 +134,33 @@ def place(state: State, stock: Stock, want: Want) -> tuple[LeasedDevice, ...] | 
             left -= 1
             if left == 0:
                 return tuple(picked)
+    return None
+
+
+def _place_by_gradient(
+    state: State, stock: Stock, want: Want, check: Usable
+) -> tuple[LeasedDevice, ...] | None:
+    """On the node where the typical shapes lose the least room by it."""
+    ask = want.ask
+
+    def cpus_left(node: Node) -> int:
+        used, _ = state.host_used.get(node.name, (0, 0))
+        return NO_LIMIT if node.cpus is None else node.cpus - used
+
+    if stock.gradient is None:
+        stock.gradient = Gradient()
+        stock.changed.update(stock.shelves)
+    gradient: Gradient = stock.gradient
+    mix = typical(state.shapes.get((stock.group, stock.flavor), {}))
+    gradient.refresh(stock, cpus_left, mix)
+    for name, left in gradient.ranked(ask, stock.capacity):
+        shelf = stock.shelves[name]
+        if not node_suits(state, shelf.node, ask):
+            continue
+        part = {p: amount for p, amount in shelf.part.items() if amount == left}
+        found = pick(stock, shelf, want, shelf.free if left == stock.capacity else (), part, check)
+        if found is not None:
+            return tuple(found)
     return None
 
 

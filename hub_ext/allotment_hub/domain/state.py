@@ -408,6 +408,10 @@ class State:
             members.pop(lease.id, None)
         if not devices:
             return
+        if lease.devices:
+            on_one = len(lease.devices) // len(lease.nodes)
+            mix = self.shapes.setdefault((self.cells[key].group, lease.flavor), {})
+            _add(mix, (lease.devices[0].share, on_one, lease.cpus), sign)
         for device in lease.devices:
             _add(self.taken, device.uuid, sign * device.share)
             place = self.places.get(device.uuid)
@@ -477,6 +481,7 @@ class State:
         self.taken: dict[str, int] = {}
         self.host_used: dict[str, tuple[int, int]] = {}
         self.by_cell: dict[CellKey, dict[str, None]] = {}
+        self.shapes: dict[tuple[str, str], dict[tuple[int, int, int], int]] = {}
         self.offers: dict[CellKey, dict[str, None]] = {}
         self.borrowers: dict[CellKey, list[tuple[int, int, str]]] = {}
         self.used_by_user: dict[tuple[str, str], int] = {}
@@ -578,7 +583,7 @@ class State:
                 value = {key: part.copy() for key, part in value.items()}
             elif name == "borrowers":
                 value = {key: line.copy() for key, line in value.items()}
-            elif name in ("by_cell", "offers", "passes", "lines"):
+            elif name in ("by_cell", "lines", "offers", "passes", "shapes"):
                 value = {key: dict(part) for key, part in value.items()}
             elif isinstance(value, (dict, list, set)):
                 value = value.copy()

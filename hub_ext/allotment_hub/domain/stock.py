@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass
+from typing import Any
 
 from .inventory import Device, Node
 
@@ -29,15 +30,18 @@ class Stock:
     ``by_free[n]`` lists the nodes that have exactly ``n`` untouched devices, ``partly`` the
     partly used devices as ``(free, node, position)``; both sorted, so that walking them is best
     fit with the name as the last tie-break. ``whole`` counts
-    all devices, in service or not; ``answers`` keeps which shapes could ever fit.
+    all devices, in service or not; ``answers`` keeps which shapes could ever fit, ``gradient`` what
+    :mod:`.fragmentation` has worked out but for the ``changed`` nodes.
     """
 
     __slots__ = (
         "answers",
         "by_free",
         "capacity",
+        "changed",
         "flavor",
         "free",
+        "gradient",
         "group",
         "in_service",
         "largest",
@@ -57,6 +61,8 @@ class Stock:
         self.free = 0
         self.largest = 0
         self.whole = 0
+        self.changed: set[str] = set()
+        self.gradient: Any = None
         self.answers: dict[tuple[object, ...], str | None] = {}
 
     def copy(self) -> Stock:
@@ -66,6 +72,7 @@ class Stock:
         other.partly = self.partly.copy()
         other.in_service, other.free = self.in_service, self.free
         other.largest = self.largest
+        other.changed = set(self.shelves)
         other.answers, other.whole = self.answers.copy(), self.whole
         return other
 
@@ -73,6 +80,7 @@ class Stock:
         """Put a node's devices in. Devices out of service are known but offer nothing."""
         shelf = Shelf(node, devices, [], {})
         self.shelves[node.name] = shelf
+        self.changed.add(node.name)
         self.answers.clear()
         self.whole += len(devices) * self.capacity
         self.largest = max(self.largest, len(devices))
@@ -96,6 +104,7 @@ class Stock:
     def change(self, node: str, position: int, amount: int) -> None:
         """Take ``amount`` milli-GPUs from a device (negative: give back)."""
         shelf = self.shelves[node]
+        self.changed.add(node)
         device = shelf.devices[position]
         if device.health != "ok" or not shelf.node.serves:
             return
