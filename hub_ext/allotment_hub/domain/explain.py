@@ -18,7 +18,7 @@ from .reasons import reason
 from .records import replace
 from .requests import Ask, Reason, Request
 from .returns import plan_return, waiting_for_return
-from .shapes import refused_for
+from .shapes import refused_for, tainted
 from .state import Bucket, State, bucket_key, candidate_cells
 from .stock import Stock
 
@@ -99,7 +99,9 @@ def _blocking(state: State, first: Request, bucket: Bucket, now: int) -> tuple[R
     if result.cell is not None and found.code in ("AllInUse", "Fragmented", "HeldForLargerRequest"):
         stock = state.stock(result.cell.pool, result.cell.flavor)
         if stock is not None:
-            found = occupied(state, first, result, stock, bucket, now)
+            found = tainted(state, first, result.cell) or occupied(
+                state, first, result, stock, bucket, now
+            )
     return (replace(found, since=found.since or since),)
 
 

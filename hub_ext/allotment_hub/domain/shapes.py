@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from . import quota
@@ -14,6 +15,7 @@ from .policy import Policy
 from .reasons import reason
 from .requests import Ask, Reason, Request
 from .state import Cell, State, candidate_cells
+from .stock import Stock
 
 KIND_OF = {"session": "interactive", "job": "batch", "service": "service"}
 
@@ -236,6 +238,8 @@ def _refused_in(state: State, request: Request, cell: Cell) -> Reason | None:
             pool=cell.pool, ceiling=share.ceiling, used=share.used, asked=ask.gpus,
         )  # fmt: skip
     code = possible(stock, ask)
+    if code is not None and (taints := _taints(stock)):
+        code = possible(stock, replace(ask, tolerations=taints))  # taints come and go: it waits
     if code is not None:
         return _shape_reason(state, request, cell, code)
     beyond = ask.gpus - share.guarantee
@@ -268,13 +272,20 @@ def _most_lent(state: State, request: Request, cell: Cell) -> int:
     return max(0, nobody) + sum(q.lends for name, q in owners if name != request.tenant)
 
 
+def tainted(state: State, request: Request, cell: Cell) -> Reason | None:
+    """Why a request waits that only taints keep from being placed, whoever uses the devices."""
+    stock = state.stock(cell.pool, cell.flavor)
+    code = None if stock is None else possible(stock, request.ask)
+    return None if code is None else _shape_reason(state, request, cell, "NodeTainted")
+
+
 def _shape_reason(state: State, request: Request, cell: Cell, code: str) -> Reason:
     stock = state.stock(cell.pool, cell.flavor)
     shelves = list(stock.shelves.values()) if stock is not None else []
     per_node = request.ask.gpus // request.ask.nodes
     capacity = slot_capacity(state.policy, cell.flavor)
     largest = max((len(s.devices) for s in shelves), default=0) * capacity
-    taints = tuple(sorted({taint for s in shelves for taint in s.node.taints}))
+    taints = () if stock is None else _taints(stock)
     drivers = tuple((s.node.name, s.node.driver or "unknown") for s in shelves)
     memory = max((d.memory for s in shelves for d in s.devices), default=0)
     return reason(
@@ -288,6 +299,11 @@ def _shape_reason(state: State, request: Request, cell: Cell, code: str) -> Reas
         largest_memory=memory if code == "MemoryTooSmall" else None,
         largest_island=_largest_island(shelves) * capacity if code == "TopologyConflict" else None,
     )  # fmt: skip
+
+
+def _taints(stock: Stock) -> tuple[str, ...]:
+    shelves = stock.shelves.values()
+    return tuple(sorted({taint for shelf in shelves for taint in shelf.node.taints}))
 
 
 def _largest_island(shelves: Sequence[Any]) -> int:
