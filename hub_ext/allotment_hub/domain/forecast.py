@@ -101,7 +101,10 @@ def expected_starts(
     missing = set(ids)
     found: dict[str, int] = {}
     ending: list[tuple[int, str]] = []
-    for lease in ahead.leases.values():
+    for lease in list(ahead.leases.values()):
+        if lease.state in ("granted", "preparing") and lease.held_until is None:
+            # Else the timer of preparing would end it here, as if no server ever came up.
+            lease = commands.started(ahead, now, lease.id)
         heapq.heappush(ending, (_end_of(ahead, lease, ends, now), lease.id))
     clock = now
     for _ in range(max_steps):
