@@ -109,6 +109,16 @@ async def test_use_is_what_was_held_to_the_millisecond_and_does_not_grow_afterwa
         assert text.splitlines()[0].startswith("tenant,user,class")
 
 
+async def test_of_a_partly_borrowed_lease_only_that_part_counts_as_borrowed(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    async with governed(tmp_path, clock=clock) as world:
+        lease = await world.active((await world.submit("ann", 3))["id"])
+        assert lease.borrowed == 1000
+        await world.advance(HOUR)
+        (row,) = (await world.call("ann", "GET", "/usage"))["usage"]
+        assert (row["gpu_hours"], row["borrowed_gpu_hours"]) == (3.0, 1.0)
+
+
 async def test_a_draining_node_gets_nothing_new_and_a_pause_stops_grants(tmp_path: Path) -> None:
     async with governed(tmp_path) as world:
         node = await world.call("root", "POST", "/nodes/n2/drain", {"on": True})

@@ -123,7 +123,7 @@ async def usage(call: Call) -> Answer:
         total = totals.setdefault(key, [0, 0, 0])
         held = lease.gpus * _overlap(lease, first, last)
         total[0] += held
-        total[1] += held if lease.borrowed_at_grant else 0
+        total[1] += _borrowed(lease) * _overlap(lease, first, last)
         total[2] += 1
     rows = [
         {
@@ -139,6 +139,13 @@ async def usage(call: Call) -> Answer:
         call, "usage", rows, currency=policy.currency,
         until=call.site.wall(last), since=None if first is None else call.site.wall(first),
     )  # fmt: skip
+
+
+def _borrowed(lease: Lease) -> int:
+    """The part of a lease that is borrowed, in milli-GPUs; all of one that was, and is no more."""
+    if not lease.borrowed_at_grant:
+        return 0
+    return lease.borrowed or lease.gpus
 
 
 def _rate(policy: Any, flavor: str) -> float:
