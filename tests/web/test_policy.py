@@ -99,6 +99,7 @@ async def test_a_changed_file_is_applied_by_the_next_governor_and_an_unchanged_o
 async def test_a_policy_comes_as_text_as_data_or_as_its_file(tmp_path: Path) -> None:
     async with governed(tmp_path) as world:
         shown = await world.call("root", "GET", "/policy")
+        assert shown["policy"]["borrowing"]["term"], "data has every default"
         data = {**shown["policy"], "currency": "CNY"}
         done = await world.call("root", "PUT", "/policy", {"policy": data, "note": "as data"})
         assert (done["version"], done["note"], done["policy"]["currency"]) == (2, "as data", "CNY")

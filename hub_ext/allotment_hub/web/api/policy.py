@@ -38,7 +38,7 @@ def _shown(call: Call, version: PolicyVersion, *, text: bool) -> dict[str, Any]:
     }
     if text:
         shown["text"] = dump_policy(version.policy)
-        shown["policy"] = policy_data(version.policy)
+        shown["policy"] = policy_data(version.policy, full=True)
     return shown
 
 
@@ -53,7 +53,7 @@ async def _version(call: Call, number: int) -> PolicyVersion:
 
 @route("GET", "/policy", who="admin", query=VersionQuery, answer=PolicyView, servers=False)
 async def show(call: Call) -> Answer:
-    """The policy in force, or an earlier version, as text and as data."""
+    """The policy in force, or an earlier version: as text, and as data with every default."""
     number = call.query.version
     version = call.governor.state.version if number is None else await _version(call, number)
     return Answer(_shown(call, version, text=True), headers={"ETag": f'"{version.number}"'})
