@@ -56,6 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("capacity", capacity, "what there is, what is free, and what is neither and why")
     queue_parser = add("queue", queue, "who waits: yours, your team's if you own it, all if admin")
     queue_parser.add_argument("--all", action="store_true", help="also what is over")
+    add("usage", usage, "GPU-hours and what they cost, by team, person and kind of GPU")
     _add_request(add("request", request, "ask for GPUs"))
     for name, run, text in (
         ("cancel", cancel, "leave the line"),
@@ -138,6 +139,12 @@ def capacity(context: Context) -> int:
     """What there is and what of it serves."""
     there = context.client.capacity()
     return context.show(there, lambda report: report.capacity(there))
+
+
+def usage(context: Context) -> int:
+    """GPU-hours, of which borrowed, and their cost."""
+    there = context.client.usage()
+    return context.show(there, lambda report: report.usage(there))
 
 
 def queue(context: Context) -> int:

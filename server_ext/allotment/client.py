@@ -188,6 +188,10 @@ class Client:
         """Pools, flavors and nodes: what serves, what is free, and what is neither, by cause."""
         return _mapping(self.call("GET", "capacity"))
 
+    def usage(self, **filters: str) -> dict[str, Any]:
+        """GPU-hours and what they cost: own; for owners of their tenants, for admins of all."""
+        return _mapping(self.call("GET", "usage", query=filters))
+
     def requests(self, **filters: str) -> list[dict[str, Any]]:
         """Own requests; for owners those of their tenants, for admins all."""
         return _rows(self.call("GET", "requests", query=filters), "requests")

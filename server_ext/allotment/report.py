@@ -282,6 +282,24 @@ class Report:
 
     # --- capacity
 
+    def usage(self, there: Mapping[str, Any]) -> list[str]:
+        """One line a team, person and kind of GPU; GPU-hours by what was held."""
+        rows = there.get("usage") or []
+        if not rows:
+            return ["No GPU has been held in this time."]
+        head = ["TEAM", "PERSON", "KIND", "FLAVOR", "GPU HOURS", "BORROWED", "COST"]
+        currency = plain(there.get("currency") or "")
+        cells = [
+            (
+                *(plain(row.get(key)) for key in ("tenant", "user", "class", "flavor")),
+                number(row.get("gpu_hours")),
+                number(row.get("borrowed_gpu_hours")),
+                f"{number(row.get('cost'))} {currency}".strip(),
+            )
+            for row in rows
+        ]
+        return table(head, cells)
+
     def capacity(self, there: Mapping[str, Any]) -> list[str]:
         """Pools and flavors with each share; the unusable ones explained below the table."""
         rows = list(_flavor_rows(there))

@@ -289,7 +289,13 @@ def test_a_held_grant_is_told_with_what_to_do(tmp_path: Path, shell: Shell) -> N
 
 
 def test_everything_speaks_json(shell: Shell, governor: Alone) -> None:
-    for words in (["status"], ["capacity"], ["queue"], ["request", "--gpus", "1", "--preview"]):
+    for words in (
+        ["status"],
+        ["usage"],
+        ["capacity"],
+        ["queue"],
+        ["request", "--gpus", "1", "--preview"],
+    ):
         code, out, _ = shell("ann", *words, "--json")
         assert code == 0
         json.loads(out)
@@ -300,6 +306,12 @@ def test_everything_speaks_json(shell: Shell, governor: Alone) -> None:
         code, out, _ = shell("ann", *words, "--json")
         assert code == 0
         assert json.loads(out)["id"] == lease
+
+
+def test_usage_in_words(shell: Shell) -> None:
+    code, out, _ = shell("ann", "usage")
+    assert code == 0
+    assert "GPU" in out
 
 
 def test_capacity_in_words(shell: Shell) -> None:
