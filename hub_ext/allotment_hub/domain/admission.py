@@ -7,6 +7,7 @@ terminates: each pass grants, ends or moves at least one record along a declared
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 
 from . import quota
 from .checks import CEILING, PLACEMENT, Blocked, Fit, check, interruptible_of
@@ -158,6 +159,7 @@ class _Room:
         self.open = self.free - self._held
         self._left: dict[tuple[str, tuple[str, str]], int] = {}
         self._loans: dict[tuple[str, str], int] = {}
+        self._over: dict[tuple[str, str], int] = {}
 
     def may_still_fit(self, line: Bucket) -> bool:
         """As :meth:`may_fit`, after others may have taken some of it."""
@@ -207,11 +209,14 @@ class _Room:
             cell = self.state.cell(*key)
             lend, _, lent, over = quota.totals(self.state, cell)
             known = lend + quota.unassigned(self.state, cell) - lent - over
-            self._loans[key] = known
+            self._loans[key], self._over[key] = known, over
         return known
 
     def _owned(self, key: tuple[str, str], tenant: str, gpus: int, request: str) -> bool:
-        """Whether loans leave a guarantee whole as it is, with nothing coming back."""
+        """Whether loans leave a guarantee whole as it is, with nothing more coming back."""
+        lack = -self.loans(key)
+        if lack > self.state.loans_coming.get(key, 0) + self._over.get(key, 0):
+            return False
         return not quota.shortage(self.state, self.state.cell(*key), tenant, gpus, 0, request)
 
 
@@ -436,10 +441,10 @@ def _settle(state: State, now: int) -> None:
             _move_loans(state, cell, now)
 
 
-def _borrowers(state: State, cell: Cell) -> list[Lease]:
-    """The leases that borrow in a cell, oldest first."""
-    line = state.borrowers.get((cell.pool, cell.flavor), ())
-    return [state.leases[lease_id] for _, _, lease_id in line]
+def _borrowers(state: State, cell: Cell, *, youngest: bool = False) -> Iterator[Lease]:
+    """The leases that borrow in a cell, oldest first or youngest first."""
+    line = state.borrowers.get((cell.pool, cell.flavor), [])
+    return (state.leases[lease_id] for _, _, lease_id in (line[::-1] if youngest else line[:]))
 
 
 def _promote(state: State, cell: Cell, tenant: str, room: int, now: int) -> None:
@@ -475,7 +480,7 @@ def _move_loans(state: State, cell: Cell, now: int) -> None:
         (spare if room >= 0 else excess)[name] = abs(room)
     if not any(spare.values()):
         return
-    for lease in reversed(_borrowers(state, cell)):
+    for lease in _borrowers(state, cell, youngest=True):
         if not any(excess.values()):
             break
         if not any(excess.get(name) for name, _ in lease.lenders):

@@ -100,16 +100,22 @@ def position(state: State, request: Request, bucket: Bucket, now: int) -> tuple[
 def lines_in_front(state: State, stock: tuple[str, str], order: OrderKey, now: int) -> list[Bucket]:
     """The lines for a stock whose first request comes before an order key."""
     step, classes = state.policy.ordering.age_step, state.policy.classes
+    uses: dict[tuple[object, ...], int] = {}
     found = []
     for key in state.lines.get(stock, ()):
         line = state.queue[key]
         class_ = classes.get(line.sample.class_)
         entry = line.entries[0]
         points = (class_.priority if class_ else 0) + max(0, now - entry[0]) // step
-        if -points < order[0] or (
-            -points == order[0] and (relative_use(state, line), *entry[:2]) < order[1:]
-        ):
-            found.append(line)
+        if -points > order[0]:
+            continue
+        if -points == order[0]:
+            whose = (line.sample.tenant, line.cells)
+            if whose not in uses:
+                uses[whose] = relative_use(state, line)
+            if (uses[whose], *entry[:2]) >= order[1:]:
+                continue
+        found.append(line)
     return found
 
 

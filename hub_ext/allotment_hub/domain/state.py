@@ -384,20 +384,7 @@ class State:
         self.cell(lease.pool, lease.flavor).count(lease, sign)
         key = (lease.pool, lease.flavor)
         self.touched.setdefault(key, False)
-        if lease.lenders or ends_anyway(lease):
-            _add(self.takeable, (self.cells[key].group, lease.flavor), sign * lease.gpus)
-            offers = self.offers.setdefault(key, {})
-            if sign > 0:
-                offers[lease.id] = None
-            else:
-                del offers[lease.id]
-        if lease.lenders:
-            entry = (lease.granted_at, lease.fence, lease.id)
-            line = self.borrowers.setdefault(key, [])
-            if sign > 0:
-                insort(line, entry)
-            else:
-                del line[bisect_left(line, entry)]
+        self._count_offer(lease, key, sign)
         _add(self.used_by_user, (lease.tenant, lease.user), sign * lease.gpus)
         _add(self.used_by_tenant, lease.tenant, sign * lease.gpus)
         _add(self.running, lease.class_, sign)
@@ -426,6 +413,23 @@ class State:
         for node in lease.nodes if lease.cpus or lease.memory else ():
             cpus, memory = self.host_used.get(node, (0, 0))
             self.host_used[node] = (cpus + sign * lease.cpus, memory + sign * lease.memory)
+
+    def _count_offer(self, lease: Lease, key: CellKey, sign: int) -> None:
+        """Which leases may be asked back or end anyway, and which borrow."""
+        if lease.lenders or ends_anyway(lease):
+            _add(self.takeable, (self.cells[key].group, lease.flavor), sign * lease.gpus)
+            offers = self.offers.setdefault(key, {})
+            if sign > 0:
+                offers[lease.id] = None
+            else:
+                del offers[lease.id]
+        if lease.lenders:
+            entry = (lease.granted_at, lease.fence, lease.id)
+            line = self.borrowers.setdefault(key, [])
+            if sign > 0:
+                insort(line, entry)
+            else:
+                del line[bisect_left(line, entry)]
 
     def _wake(self, pool: str, flavor: str) -> None:
         """What this pool and flavor blocked may fit now: look at it again."""
