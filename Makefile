@@ -24,15 +24,15 @@ help: ## list what can be made
 # --- set-up ---------------------------------------------------------------------------------------
 
 $(VENV)/.stamp: requirements/dev.txt $(PROJECT)
-	@echo "Setting up $(VENV) …"
+	@echo "Setting up $(VENV): about 200 packages, which takes a few minutes …"
 	@scripts/venv.sh $(VENV) requirements/dev.txt
 
 $(HUB5)/.stamp: requirements/hub5.txt $(PROJECT)
-	@echo "Setting up $(HUB5), for JupyterHub 5 …"
+	@echo "Setting up $(HUB5), for JupyterHub 5, as long again …"
 	@scripts/venv.sh $(HUB5) requirements/hub5.txt
 
 node_modules/.stamp: package-lock.json .npmrc scripts/node.sh
-	@echo "Setting up node_modules …"
+	@echo "Setting up node_modules, a minute or so …"
 	@scripts/node.sh
 
 # The version in package.json belongs to the lock file too, but `npm ci` checks that itself.

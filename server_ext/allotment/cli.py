@@ -147,11 +147,18 @@ def usage(context: Context) -> int:
     return context.show(there, lambda report: report.usage(there))
 
 
+def _waits(row: Mapping[str, Any]) -> bool:
+    """Whether a request waits: in line, parked, or granted and not fetched yet."""
+    if row.get("state") == "granted":
+        return bool(row.get("reasons"))
+    return row.get("state") in ("queued", "parked")
+
+
 def queue(context: Context) -> int:
     """Who waits, as far as the caller may see."""
     rows = context.client.requests()
     if not context.args.all:
-        rows = [row for row in rows if row.get("state") in ("queued", "parked", "granted")]
+        rows = [row for row in rows if _waits(row)]
     rows.sort(key=lambda row: (row.get("position") or 1 << 30, str(row.get("submitted_at"))))
     return context.show(rows, lambda report: report.queue(rows))
 

@@ -88,9 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, 1 or 2, and 130 after an interrupt.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # what a terminal cannot show is spelt out
+        if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show is spelt out
             stream.reconfigure(errors="backslashreplace")
     try:
         args = build_parser().parse_args(argv)

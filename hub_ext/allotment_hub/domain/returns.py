@@ -115,7 +115,8 @@ def _on_what_is_lent(
     now: int,
 ) -> Plan | None:
     """A return of what the owner has lent, on the very devices that come back: what is free
-    besides may be the guarantee of somebody who does not lend."""
+    besides may be the guarantee of somebody who does not lend.
+    """
     victims = _cover_shortage(cell, [], offered, shortage)
     if victims is None:
         return None

@@ -2,4 +2,15 @@
 
 from . import admin, events, gate, insight, leases, me, policy, records, requests, system
 
-__all__ = ["admin", "events", "gate", "insight", "leases", "me", "policy", "records", "requests", "system"]
+__all__ = [
+    "admin",
+    "events",
+    "gate",
+    "insight",
+    "leases",
+    "me",
+    "policy",
+    "records",
+    "requests",
+    "system",
+]
