@@ -8,8 +8,8 @@ pool; a workload that borrows is not asked back within its few hundred milliseco
 
 The work alone takes 66 s; a line tells what the same decisions take in virtual time, with computing
 and committing for nothing. Real time needs an idle machine: ``cpu_s`` tells how much of it was
-computed, on one core but for the writes. Kueue's published time is bound by its writes to the Kubernetes API, and
-not by its decisions: the ratio compares what a user would see, not the two schedulers.
+computed. Kueue's published time is bound by its writes to the Kubernetes API, and not by its
+decisions: the ratio compares what a user would see, not the two schedulers.
 """
 
 from __future__ import annotations
