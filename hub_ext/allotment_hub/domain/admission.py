@@ -451,7 +451,9 @@ def _promote(state: State, cell: Cell, tenant: str, room: int, now: int) -> None
     for lease in _borrowers(state, cell):
         if room <= 0:
             return
-        if lease.tenant != tenant:
+        # What is asked back goes as announced, and its owner has it by then. Where the devices that
+        # have freed serve the owner as well, the claim ends, and the lease is promoted after that.
+        if lease.tenant != tenant or lease.id in state.claim_of:
             continue
         lenders, left = [], room
         for name, amount in reversed(lease.lenders):

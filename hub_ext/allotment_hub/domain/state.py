@@ -242,6 +242,9 @@ class State:
                 self.watch_victim(lease_id)
             elif self.claim_of.get(lease_id) == claim.request:
                 self._count_coming(lease_id, -1)
+                lease = self.leases.get(lease_id)
+                if lease is not None:  # it may be its tenant's own again
+                    self.touched.setdefault((lease.pool, lease.flavor), False)
                 del self.claim_of[lease_id]
         if sign < 0 and not self._granted(claim.request):
             self._wake(claim.pool, claim.flavor)
