@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from allotment_hub.domain import commands
@@ -160,6 +160,7 @@ def test_with_finite_work_every_admissible_request_starts(seed: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=seeds)
+@example(seed=55260)  # a lease asked back whose own team's guarantee frees meanwhile
 def test_a_latest_start_is_kept(seed: int) -> None:
     """Nothing fails and nobody changes anything: a bound once given is never missed."""
     random = Random(seed)
