@@ -146,7 +146,14 @@ def _cover_shortage(
         if lease not in chosen and gives(lease) > 0:
             chosen.append(lease)
             missing -= gives(lease)
-    return chosen if missing <= 0 else None
+    if missing > 0:
+        return None
+    for lease in list(chosen):
+        # No victim whose stop would not help: what a dearer one gives may make a cheaper one idle.
+        if lease not in victims and missing + gives(lease) <= 0:
+            chosen.remove(lease)
+            missing += gives(lease)
+    return chosen
 
 
 def plan_devices(
