@@ -13,9 +13,10 @@ LABEXT := server_ext/allotment/labextension/package.json
 LABEXT_SOURCES := $(shell find labext/src labext/style -type f) package.json tsconfig.json tsconfig.build.json
 # What decides whether an environment is still right.
 PROJECT := pyproject.toml package.json hatch_build.py scripts/venv.sh
-# Two workers by default, as the smallest machine has two cores.
+# Two workers by default, as the smallest machine has two cores; a file stays together, as its tests may
+# share one hub.
 JOBS ?= 2
-PYTEST := $(PY) -m pytest -n $(JOBS) --dist worksteal
+PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadfile
 
 .PHONY: help
 help: ## list what can be made
@@ -67,7 +68,7 @@ test-fast: setup ## run the tests that take no patience: no hub, browser or slow
 # what is imported into JupyterHub itself is tested here with JupyterHub 5 in the same process.
 ON_HUB5 := tests/spawner tests/runtime tests/hub/test_wiring.py
 test-hub5: $(HUB5)/.stamp node_modules/.stamp ## run what lives inside the hub on the newest JupyterHub 5
-	$(HUB5)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ON_HUB5)
+	$(HUB5)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ON_HUB5)
 
 test-labext: node_modules/.stamp ## run the JupyterLab extension's tests
 	@$(NPM) run --silent test
