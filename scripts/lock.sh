@@ -11,7 +11,7 @@ lock() { # lock OUTPUT [MORE...]
   local output=$1
   shift
   $tool/bin/uv pip compile --quiet --universal --python-version 3.10 --all-extras --generate-hashes \
-    --no-emit-index-url --no-header --no-annotate ${UPGRADE:+--upgrade} "$@" \
+    --no-header --no-annotate ${UPGRADE:+--upgrade} "$@" \
     --output-file "requirements/$output" pyproject.toml >/dev/null
 }
 

@@ -538,12 +538,4 @@ def claim_holds(state: State, claim: Claim) -> bool:
         # Guaranteed leases are taken only of the claimant's own tenant: a higher class of it.
         if not ends_anyway(lease) and not lease.lenders and lease.tenant != claim.tenant:
             return False
-    for uuid, _ in claim.devices:
-        place = state.places.get(uuid)
-        if place is None:
-            return False
-        node, key, position = place
-        shelf = state.stocks[key].shelves[node]
-        if shelf.devices[position].health != "ok" or not shelf.node.serves:
-            return False
-    return waiting
+    return waiting and state.all_serve(claim.devices)

@@ -100,7 +100,7 @@ def reserve(state: State, request: Request, blocked: Blocked, now: int) -> None:
         or _somebody_has(state, request, cell, blocked)
     ):
         return
-    if mine is not None and mine.starts_at > now and _devices_serve(state, mine):
+    if mine is not None and mine.starts_at > now and state.all_serve(mine.devices):
         kept = _kept(state, request, mine.devices)
         if mine.kept != kept:
             state.emit(
@@ -196,18 +196,6 @@ def _below_ceiling(state: State, request: Request, cell: Cell, now: int) -> Slot
 
 def _key(state: State, kept: Reservation) -> tuple[str, str]:
     return state.cell(kept.pool, kept.flavor).group, kept.flavor
-
-
-def _devices_serve(state: State, kept: Reservation) -> bool:
-    for uuid, _ in kept.devices:
-        place = state.places.get(uuid)
-        if place is None:
-            return False
-        node, key, position = place
-        shelf = state.stocks[key].shelves[node]
-        if shelf.devices[position].health != "ok" or not shelf.node.serves:
-            return False
-    return True
 
 
 def end_reservation(state: State, request_id: str, now: int, why: str) -> None:

@@ -147,6 +147,18 @@ class State:
         seen = self.presence.get((request.user, request.id))
         return seen is not None and now - seen <= 90_000
 
+    def all_serve(self, devices: Iterable[tuple[str, int]]) -> bool:
+        """Whether each device of a claim or reservation is in service on a node that takes work."""
+        for uuid, _ in devices:
+            place = self.places.get(uuid)
+            if place is None:
+                return False
+            node, key, position = place
+            shelf = self.stocks[key].shelves[node]
+            if shelf.devices[position].health != "ok" or not shelf.node.serves:
+                return False
+        return True
+
     def passed_by(self, request_id: str) -> tuple[Pass, ...]:
         passes = self.passes.get(request_id, {})
         return tuple(
