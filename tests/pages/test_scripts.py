@@ -28,7 +28,7 @@ FAULTS = {
 
 def test_no_script_names_what_is_not_there_nor_keeps_what_is_not_used(tmp_path: Path) -> None:
     if not COMPILER.exists():
-        pytest.skip("the TypeScript compiler is not installed: run `make setup`")
+        pytest.fail("the TypeScript compiler is not installed: run `make setup`")
     settings = {
         "compilerOptions": {
             "allowJs": True, "checkJs": True, "noEmit": True, "noUnusedLocals": True,

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from allotment_hub.ledger import Ledger
 from allotment_hub.simulate.player import Outcome, play
@@ -18,18 +17,6 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 CASE = re.compile(r"[A-Z0-9]{2,8}-\d\d")
 
 
-PENDING: dict[str, str] = {}
-"""Scenarios that say what is not built yet, and what they wait for."""
-
-
-def library() -> list[ParameterSet]:
-    def marks(path: Path) -> list[pytest.MarkDecorator]:
-        why = PENDING.get(path.stem)
-        return [] if why is None else [pytest.mark.xfail(reason=why, strict=False)]
-
-    return [pytest.param(path, id=path.stem, marks=marks(path)) for path in FILES]
-
-
 def told(outcome: Outcome) -> str:
     lines = [
         f"{failure.step.line}: {failure.path}: wanted {failure.wanted!r}, found {failure.found!r}"
@@ -38,7 +25,7 @@ def told(outcome: Outcome) -> str:
     return "\n".join([*lines, *map(str, outcome.violations)])
 
 
-@pytest.mark.parametrize("path", library())
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_scenario_holds(path: Path) -> None:
     scenario = load_scenario(path)
     outcome = play(scenario)
