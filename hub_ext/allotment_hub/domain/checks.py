@@ -11,14 +11,17 @@ from dataclasses import dataclass
 
 from . import quota
 from .budget import budget_state
+from .cells import Cell
 from .events import Reservation
 from .leases import LeasedDevice
+from .lines import bucket_key
 from .placement import Want, place
 from .policy import Interruptible, WorkClass
 from .reasons import reason
 from .requests import Reason, Request
-from .state import Cell, State, bucket_key, gone_by
+from .state import State
 from .stock import Stock
+from .times import gone_by
 
 CEILING = 0
 """The rank of a request that its tenant's own use keeps off."""
@@ -229,7 +232,7 @@ def _kept_below_ceiling(
         then = sum(
             lease.gpus
             for lease in (state.leases[i] for i in state.by_cell.get((cell.pool, cell.flavor), ()))
-            if lease.tenant == request.tenant and gone_by(state, lease, now) > kept.starts_at
+            if lease.tenant == request.tenant and gone_by(state.policy, lease, now) > kept.starts_at
         )
         if then + kept.gpus + request.ask.gpus > share.ceiling:
             return kept

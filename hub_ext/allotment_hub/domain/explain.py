@@ -13,13 +13,14 @@ from typing import Any
 from .amounts import MILLI
 from .checks import Blocked, Fit, check, holder_of
 from .leases import Lease
+from .lines import Bucket, bucket_key, candidate_cells
 from .ordering import position
 from .reasons import reason
 from .records import replace
 from .requests import Ask, Reason, Request
 from .returns import plan_return, waiting_for_return
 from .shapes import refused_for, tainted
-from .state import Bucket, State, bucket_key, candidate_cells
+from .state import State
 from .stock import Stock
 
 

@@ -14,9 +14,10 @@ from typing import Literal
 from .amounts import DAY, MINUTE
 from .events import Event
 from .leases import Lease
+from .lines import Bucket
 from .reasons import CATEGORY
 from .requests import Request
-from .state import Bucket, State
+from .state import State
 from .stock import Stock
 
 FindingKind = Literal[

@@ -22,9 +22,11 @@ from . import commands
 from .admission import decide, next_due
 from .amounts import DAY
 from .leases import Lease
+from .lines import bucket_key
 from .ordering import position
 from .requests import Request
-from .state import State, bucket_key, gone_by
+from .state import State
+from .times import gone_by
 
 Basis = Literal["claim", "reservation", "terms", "observed", "places", "none"]
 
@@ -135,7 +137,9 @@ def _end_of(state: State, lease: Lease, ends: EndOf, now: int) -> int:
     known = ends(lease)
     if known is not None and known > now:
         return known
-    return gone_by(state, lease, now) - (lease.stop_grace if lease.state != "stopping" else 0)
+    return gone_by(state.policy, lease, now) - (
+        lease.stop_grace if lease.state != "stopping" else 0
+    )
 
 
 def _begin(

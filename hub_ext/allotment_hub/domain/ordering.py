@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from .lines import Bucket
 from .requests import Request
-from .state import Bucket, State
+from .state import State
 
 RULES = (
     "1 class priority and age",

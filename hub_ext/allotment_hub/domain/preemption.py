@@ -8,11 +8,13 @@ back by :mod:`.returns`), never within a protected period, never work that canno
 from __future__ import annotations
 
 from . import quota
+from .cells import Cell
 from .leases import Lease
 from .placement import Want
 from .requests import Request
 from .returns import Plan, cost, ends_by, plan_devices
-from .state import Cell, State, ends_anyway
+from .state import State
+from .times import ends_anyway
 
 
 def preemptable(state: State, request: Request, cell: Cell, now: int) -> list[Lease]:

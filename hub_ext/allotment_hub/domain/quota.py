@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .cells import Cell
 from .leases import UNASSIGNED
-from .state import Cell, State
+from .state import State
 
 
 def claimed(state: State, cell: Cell, tenant: str, request: str = "") -> int:

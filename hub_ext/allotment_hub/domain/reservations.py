@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .cells import Cell
 from .checks import CEILING, Blocked
 from .events import Reservation
 from .inventory import group_of_pool
@@ -24,8 +25,9 @@ from .placement import Want, node_suits
 from .records import replace
 from .requests import Request
 from .returns import plan_anywhere, plan_node
-from .state import Cell, State, gone_by
+from .state import State
 from .stock import Stock
+from .times import gone_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def earliest_slot(state: State, request: Request, cell: Cell, now: int) -> Slot 
         if group_of_pool(state.policy, pool) == cell.group
         for lease_id in state.by_cell.get((pool, cell.flavor), ())
     ]
-    ends = {lease.id: gone_by(state, lease, now) for lease in running}
+    ends = {lease.id: gone_by(state.policy, lease, now) for lease in running}
     running.sort(key=lambda lease: (ends[lease.id], lease.id))
     latest = max(ends.values(), default=now)
     want = Want(request.ask, request.id, latest, owed=True)
@@ -143,11 +145,11 @@ def _after_loans(state: State, cell: Cell, slot: Slot, shortage: int, now: int) 
         for lease_id in state.by_cell.get((cell.pool, cell.flavor), ())
         if state.leases[lease_id].lenders
     ]
-    loans.sort(key=lambda lease: (gone_by(state, lease, now), lease.id))
+    loans.sort(key=lambda lease: (gone_by(state.policy, lease, now), lease.id))
     for lease in loans:
         shortage -= lease.borrowed
         if shortage <= 0:
-            return replace(slot, starts_at=max(slot.starts_at, gone_by(state, lease, now)))
+            return replace(slot, starts_at=max(slot.starts_at, gone_by(state.policy, lease, now)))
     return None
 
 
@@ -187,10 +189,10 @@ def _below_ceiling(state: State, request: Request, cell: Cell, now: int) -> Slot
         if state.leases[lease_id].tenant == request.tenant
     ]
     over = sum(lease.gpus for lease in own) + request.ask.gpus - (quota.most if quota else 0)
-    for lease in sorted(own, key=lambda lease: (gone_by(state, lease, now), lease.id)):
+    for lease in sorted(own, key=lambda lease: (gone_by(state.policy, lease, now), lease.id)):
         over -= lease.gpus
         if over <= 0:
-            return Slot((), gone_by(state, lease, now))
+            return Slot((), gone_by(state.policy, lease, now))
     return None
 
 

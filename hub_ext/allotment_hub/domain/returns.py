@@ -13,6 +13,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from .cells import Cell
 from .events import Claim
 from .inventory import group_of_pool
 from .leases import Lease, LeasedDevice, Reclaim
@@ -20,9 +21,10 @@ from .placement import Usable, Want, leased_device, node_suits, pick, usable, us
 from .reasons import reason
 from .records import replace
 from .requests import Reason, Request
-from .state import Cell, State, ends_anyway
+from .state import State
 from .stock import Shelf, Stock
 from .timers import undo
+from .times import ends_anyway
 
 Cost = tuple[int, int, int, int, str]
 

@@ -8,13 +8,15 @@ from typing import Any
 
 from . import quota
 from .amounts import MILLI, show_duration, show_gpus
+from .cells import Cell
 from .checks import interruptible_of, may_borrow
 from .inventory import slot_capacity
+from .lines import candidate_cells
 from .placement import possible
 from .policy import Policy
 from .reasons import reason
 from .requests import Ask, Reason, Request
-from .state import Cell, State, candidate_cells
+from .state import State
 from .stock import Stock
 
 KIND_OF = {"session": "interactive", "job": "batch", "service": "service"}

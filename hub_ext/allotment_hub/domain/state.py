@@ -12,6 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .cells import Cell, CellKey, add_to
 from .events import (
     Claim,
     Event,
@@ -25,72 +26,13 @@ from .events import (
 )  # fmt: skip
 from .inventory import Device, Node, flavor_of, group_of, group_of_pool, slot_capacity
 from .leases import Lease
+from .lines import Bucket, bucket_key, candidate_cells
 from .policy import Policy, Quota
 from .records import replace
-from .requests import Pass, Reason, Request, RequestState
+from .requests import Pass, Request, RequestState
 from .states import LEASE_EDGES, REQUEST_EDGES, check_edge
 from .stock import Stock
-
-CellKey = tuple[str, str]
-"""(pool, flavor)."""
-
-
-class Cell:
-    """Who uses how much of one flavor in one pool, in milli-GPUs, by tenant.
-
-    ``totals`` are sums over all owners that :mod:`.quota` keeps here until a count changes.
-    """
-
-    __slots__ = ("borrowed", "flavor", "group", "lent", "pool", "totals", "used")
-
-    def __init__(self, pool: str, flavor: str, group: str) -> None:
-        self.pool, self.flavor, self.group = pool, flavor, group
-        self.used: dict[str, int] = {}
-        self.borrowed: dict[str, int] = {}
-        self.lent: dict[str, int] = {}
-        self.totals: tuple[int, int, int, int] | None = None
-
-    def copy(self) -> Cell:
-        other = Cell(self.pool, self.flavor, self.group)
-        other.used = self.used.copy()
-        other.borrowed = self.borrowed.copy()
-        other.lent = self.lent.copy()
-        return other
-
-    def count(self, lease: Lease, sign: int) -> None:
-        self.totals = None
-        _add(self.used, lease.tenant, sign * lease.gpus)
-        for lender, amount in lease.lenders:
-            _add(self.borrowed, lease.tenant, sign * amount)
-            _add(self.lent, lender, sign * amount)
-
-
-class Bucket:
-    """Queued requests that are alike in all that admission looks at: one line, first come first.
-
-    Because they are alike, only the first can be granted next, and what blocks it blocks all.
-    """
-
-    __slots__ = ("blocked", "cells", "entries", "key", "owed", "retry", "sample", "short", "stocks")
-
-    def __init__(self, key: tuple[object, ...], sample: Request) -> None:
-        self.key = key
-        self.sample = sample
-        self.entries: list[tuple[int, int, str]] = []
-        self.cells: tuple[CellKey, ...] = ()
-        self.stocks: tuple[tuple[str, str], ...] = ()
-        self.blocked: Reason | None = None
-        self.owed = False
-        self.short = False
-        self.retry: tuple[int, int] | None = None
-
-    def copy(self) -> Bucket:
-        other = Bucket(self.key, self.sample)
-        other.entries = self.entries.copy()
-        other.cells, other.stocks = self.cells, self.stocks
-        other.blocked, other.owed, other.retry = self.blocked, self.owed, self.retry
-        other.short = self.short
-        return other
+from .times import counts_alike, ends_anyway, lease_due
 
 
 class State:
@@ -239,8 +181,8 @@ class State:
             self._index_claim(new, 1)
 
     def _index_claim(self, claim: Claim, sign: int) -> None:
-        _add(self.claimed, (claim.tenant, claim.pool, claim.flavor), sign * claim.gpus)
-        _add(self.coming, (claim.tenant, claim.pool, claim.flavor), sign * claim.gpus)
+        add_to(self.claimed, (claim.tenant, claim.pool, claim.flavor), sign * claim.gpus)
+        add_to(self.coming, (claim.tenant, claim.pool, claim.flavor), sign * claim.gpus)
         self.cell(claim.pool, claim.flavor).totals = None
         for uuid, _ in claim.devices:
             if sign > 0:
@@ -265,7 +207,7 @@ class State:
         """Count the loan of a lease that is asked back: it is on its way to its owner."""
         lease = self.leases.get(lease_id)
         if lease is not None:
-            _add(self.loans_coming, (lease.pool, lease.flavor), sign * lease.borrowed)
+            add_to(self.loans_coming, (lease.pool, lease.flavor), sign * lease.borrowed)
 
     def watch_victim(self, lease_id: str) -> None:
         """Look at a lease that is claimed when its protected period is over."""
@@ -287,7 +229,7 @@ class State:
     def _index_reservation(self, kept: Reservation, sign: int) -> None:
         """What a guarantee owes to a reservation is as good as used: nobody may borrow it."""
         if kept.owed:
-            _add(self.claimed, (kept.tenant, kept.pool, kept.flavor), sign * kept.kept)
+            add_to(self.claimed, (kept.tenant, kept.pool, kept.flavor), sign * kept.kept)
             self.cell(kept.pool, kept.flavor).totals = None
         for uuid, _ in kept.devices:
             if sign > 0:
@@ -352,7 +294,7 @@ class State:
         claimed = new.id in self.claim_of
         if claimed:
             self._count_coming(new.id, -1)
-        same = old is not None and new.live and _counts_alike(old, new)
+        same = old is not None and new.live and counts_alike(old, new)
         if old is not None and not same:
             self._count(old, -1, devices=not new.live)
         self.fence = max(self.fence, new.fence)
@@ -400,9 +342,9 @@ class State:
         key = (lease.pool, lease.flavor)
         self.touched.setdefault(key, False)
         self._count_offer(lease, key, sign)
-        _add(self.used_by_user, (lease.tenant, lease.user), sign * lease.gpus)
-        _add(self.used_by_tenant, lease.tenant, sign * lease.gpus)
-        _add(self.running, lease.class_, sign)
+        add_to(self.used_by_user, (lease.tenant, lease.user), sign * lease.gpus)
+        add_to(self.used_by_tenant, lease.tenant, sign * lease.gpus)
+        add_to(self.running, lease.class_, sign)
         members = self.by_cell.setdefault(key, {})
         if sign > 0:
             members[lease.id] = None
@@ -413,9 +355,9 @@ class State:
         if lease.devices:
             on_one = len(lease.devices) // len(lease.nodes)
             mix = self.shapes.setdefault((self.cells[key].group, lease.flavor), {})
-            _add(mix, (lease.devices[0].share, on_one, lease.cpus), sign)
+            add_to(mix, (lease.devices[0].share, on_one, lease.cpus), sign)
         for device in lease.devices:
-            _add(self.taken, device.uuid, sign * device.share)
+            add_to(self.taken, device.uuid, sign * device.share)
             place = self.places.get(device.uuid)
             if place is not None:
                 node, stock_key, position = place
@@ -432,7 +374,7 @@ class State:
     def _count_offer(self, lease: Lease, key: CellKey, sign: int) -> None:
         """Which leases may be asked back or end anyway, and which borrow."""
         if lease.lenders or ends_anyway(lease):
-            _add(self.takeable, (self.cells[key].group, lease.flavor), sign * lease.gpus)
+            add_to(self.takeable, (self.cells[key].group, lease.flavor), sign * lease.gpus)
             offers = self.offers.setdefault(key, {})
             if sign > 0:
                 offers[lease.id] = None
@@ -472,7 +414,7 @@ class State:
         elif bucket.owed:
             self.dirty[key] = None  # what is owed to it may be asked back at once
         insort(bucket.entries, entry)
-        _add(self.queued_by_user, (request.tenant, request.user), 1)
+        add_to(self.queued_by_user, (request.tenant, request.user), 1)
 
     def _dequeue(self, request: Request) -> None:
         key = bucket_key(self.policy, request)
@@ -489,7 +431,7 @@ class State:
         elif at == 0:
             bucket.blocked = None
             self.dirty[key] = None
-        _add(self.queued_by_user, (request.tenant, request.user), -1)
+        add_to(self.queued_by_user, (request.tenant, request.user), -1)
 
     # -- indices -----------------------------------------------------------------------------
 
@@ -518,7 +460,7 @@ class State:
                 self.owners.setdefault((quota.pool, quota.flavor), []).append((name, quota))
                 if quota.pool in self.policy.pools:
                     group = group_of_pool(self.policy, quota.pool)
-                    _add(self.covered, (group, quota.flavor), quota.guarantee)
+                    add_to(self.covered, (group, quota.flavor), quota.guarantee)
         self.parked = 0
         self.held: dict[str, str] = {}
         self.reserved: dict[str, tuple[str, int]] = {}
@@ -545,7 +487,7 @@ class State:
         self._clear_indices()
         for lease in self.leases.values():
             for device in lease.devices:
-                _add(self.taken, device.uuid, device.share)
+                add_to(self.taken, device.uuid, device.share)
         self._stock_nodes()
         for lease in self.leases.values():
             self._count_without_devices(lease)
@@ -610,102 +552,6 @@ class State:
         return other
 
 
-def ends_anyway(lease: Lease) -> bool:
-    """Whether a lease is on its way out already."""
-    return lease.state in ("noticed", "frozen", "stopping")
-
-
-def _counts_alike(old: Lease, new: Lease) -> bool:
-    """Whether a change of a lease is none to any of the counters."""
-    return (
-        old.lenders == new.lenders
-        and ends_anyway(old) == ends_anyway(new)
-        and (old.gpus, old.tenant, old.user, old.class_)
-        == (new.gpus, new.tenant, new.user, new.class_)
-    )
-
-
-def lease_due(lease: Lease) -> int | None:
-    """When the governor has to look at a lease again; None while nothing is due."""
-    if lease.state == "granted":
-        return lease.held_until if lease.held_until is not None else lease.term_ends_at
-    if lease.state == "preparing":
-        return lease.term_ends_at
-    if lease.state == "active":
-        return lease.term_ends_at - lease_notice(lease)
-    if lease.state in ("noticed", "frozen") and lease.reclaim is not None:
-        return min(lease.reclaim.step_ends_at, lease.term_ends_at)
-    return None
-
-
-def gone_by(state: State, lease: Lease, now: int) -> int:
-    """When the devices of a lease are free at the latest if nobody renews it."""
-    if lease.state == "stopping" and lease.reclaim is not None:
-        return max(now, lease.reclaim.step_ends_at)
-    if lease.state in ("noticed", "frozen") and lease.reclaim is not None:
-        return min(lease.reclaim.step_ends_at, lease.term_ends_at) + lease.stop_grace
-    if lease.active_at is not None:
-        return max(now, lease.term_ends_at) + lease.stop_grace
-    class_ = state.policy.classes.get(lease.class_)
-    prepare = class_.prepare_within if class_ is not None and lease.state == "granted" else 0
-    return max(now, lease.term_ends_at) + prepare + lease.term + lease.stop_grace
-
-
-def lease_notice(lease: Lease) -> int:
-    """How long before the end of its term a lease is noticed: its notice, at most half the term."""
-    return min(lease.notice, lease.term // 2)
-
-
-def bucket_key(policy: Policy, request: Request) -> tuple[object, ...]:
-    """All that admission looks at in a request, and nothing else: requests with the same key are
-    one line. The user counts only where the tenant limits users, the request itself only where
-    its class needs an approval of its own or it waits for a server to be gone.
-    """
-    ask = request.ask
-    # Backfilling asks how long something runs: durations within a factor of two are alike.
-    length = None if ask.duration is None else (ask.duration // 60_000).bit_length()
-    tenant = policy.tenants.get(request.tenant)
-    by_user = tenant is not None and tenant.limits.gpus_per_user is not None
-    class_ = policy.classes.get(request.class_)
-    single = request.waits_for is not None or (class_ is not None and class_.approval is not None)
-    return (
-        request.tenant, request.class_, request.kind, ask.flavor, ask.pool, ask.gpus, ask.devices,
-        ask.nodes, ask.same_node, ask.nvlink, ask.min_memory, ask.min_driver, ask.cpus, ask.memory,
-        ask.tolerations, ask.borrow, ask.interruptible,
-        length,
-        request.user if by_user else None, request.id if single else None,
-    )  # fmt: skip
-
-
-def candidate_cells(policy: Policy, request: Request) -> tuple[CellKey, ...]:
-    """Where a request may be placed, in the order of the policy: pools that its class may use,
-    flavors that it asks for and its tenant has a quota of.
-    """
-    tenant = policy.tenants.get(request.tenant)
-    if tenant is None or tenant.disabled:
-        return ()
-    pools = set(policy.pools_for(request.class_))
-    ask = request.ask
-    return tuple(
-        (quota.pool, quota.flavor)
-        for quota in tenant.quotas
-        if quota.pool in pools
-        and quota.flavor in policy.flavors
-        and ask.pool in (None, quota.pool)
-        and ask.flavor in (None, quota.flavor)
-        and quota.most > 0
-    )
-
-
 def with_state(request: Request, state: RequestState, now: int, **changes: Any) -> Request:
     """The request in another state since ``now``."""
     return replace(request, state=state, state_since=now, **changes)
-
-
-def _add(table: dict[Any, int], key: Any, amount: int) -> None:
-    """Add to a counter that has no entry at zero: an absent tenant and a zero are the same."""
-    total = table.get(key, 0) + amount
-    if total:
-        table[key] = total
-    else:
-        table.pop(key, None)

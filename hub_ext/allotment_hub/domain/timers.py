@@ -9,7 +9,8 @@ from .events import Spent
 from .leases import Lease, LeaseState, Reclaim, Trigger
 from .records import replace
 from .requests import Request
-from .state import State, lease_due, with_state
+from .state import State, with_state
+from .times import lease_due
 
 
 def expire(state: State, now: int) -> None:

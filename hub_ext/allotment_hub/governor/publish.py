@@ -19,9 +19,10 @@ from ..domain.amounts import show_gpus
 from ..domain.events import Event, NodeRecord, PolicyVersion, Switch
 from ..domain.inventory import group_of_pool
 from ..domain.leases import Lease
+from ..domain.lines import bucket_key
 from ..domain.ordering import position
 from ..domain.requests import Request
-from ..domain.state import State, bucket_key
+from ..domain.state import State
 from ..views import lease_view, notices_of, request_view
 from ..views.frame import Frame, Viewer
 from .feed import Feed, encode

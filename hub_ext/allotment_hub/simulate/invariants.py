@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from allotment_hub.domain.events import Event
 from allotment_hub.domain.inventory import slot_capacity
 from allotment_hub.domain.leases import UNASSIGNED, Lease
+from allotment_hub.domain.lines import bucket_key
 from allotment_hub.domain.quota import share_of
 from allotment_hub.domain.requests import Request
-from allotment_hub.domain.state import State, bucket_key
+from allotment_hub.domain.state import State
 from allotment_hub.domain.states import IllegalTransition
 
 

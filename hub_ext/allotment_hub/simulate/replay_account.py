@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from allotment_hub.domain.leases import Lease
+from allotment_hub.domain.lines import candidate_cells
 from allotment_hub.domain.requests import Request
-from allotment_hub.domain.state import State, candidate_cells
+from allotment_hub.domain.state import State
 
 from .traces import Job
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from allotment_hub import sentences
 from allotment_hub.domain.leases import Lease
+from allotment_hub.domain.lines import bucket_key, candidate_cells
 from allotment_hub.domain.ordering import position
 from allotment_hub.domain.requests import Ask, Pass, Reason, Request
-from allotment_hub.domain.state import bucket_key, candidate_cells
 
 from .frame import Frame, duration, gpus, gpus_by_name, memory
 
